@@ -1,0 +1,107 @@
+"""How quantities are written for people. Unknown (None) is always the dash."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+UNKNOWN: Final = "—"
+KIB: Final = 1024
+MIB: Final = 1024**2
+GIB: Final = 1024**3
+TIB: Final = 1024**4
+
+
+def size(bytes_: float | None, unit: str = "GiB") -> str:
+    """Memory in at most 6 cells: ``81.2G``, ``612M``; with *unit* ``MiB`` always ``83149M``."""
+    if bytes_ is None:
+        return UNKNOWN
+    if unit == "MiB":
+        return f"{bytes_ / MIB:.0f}M"
+    if bytes_ < 999.5 * MIB:
+        return f"{bytes_ / MIB:.0f}M"
+    if bytes_ < 999.95 * GIB:
+        return f"{bytes_ / GIB:.1f}G"
+    return f"{bytes_ / TIB:.1f}T"
+
+
+def rate(bytes_per_second: float | None) -> str:
+    """Throughput in at most 5 cells with decimal prefixes, as links are sold: ``76M``, ``12.3G``, ``940K``."""
+    if bytes_per_second is None:
+        return UNKNOWN
+    value = float(bytes_per_second)
+    if value < 500:
+        return "0"
+    for suffix, scale in (("K", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12)):
+        if value < 999.5 * scale:
+            scaled = value / scale
+            return f"{scaled:.1f}{suffix}" if scaled < 9.95 and suffix not in "KM" else f"{scaled:.0f}{suffix}"
+    return f"{value / 1e12:.0f}T"
+
+
+def percent(value: float | None) -> str:
+    """``97%``."""
+    return UNKNOWN if value is None else f"{value:.0f}%"
+
+
+def temperature(celsius: float | None, unit: str = "C") -> str:
+    """``61°C`` or ``142°F``."""
+    if celsius is None:
+        return UNKNOWN
+    return f"{celsius * 9 / 5 + 32:.0f}°F" if unit == "F" else f"{celsius:.0f}°C"
+
+
+def temperature_difference(celsius: float | None, unit: str = "C") -> str:
+    """A distance between two temperatures: ``28°``."""
+    if celsius is None:
+        return UNKNOWN
+    return f"{celsius * 9 / 5:.0f}°" if unit == "F" else f"{celsius:.0f}°"
+
+
+def duration(seconds: float | None) -> str:
+    """A span of time in at most 5 cells: ``42s``, ``7m05``, ``3h12``, ``2d04``, ``412d``."""
+    if seconds is None:
+        return UNKNOWN
+    s = max(0, int(seconds))
+    if s < 60:
+        return f"{s}s"
+    if s < 3600:
+        return f"{s // 60}m{s % 60:02d}"
+    if s < 86400:
+        return f"{s // 3600}h{s % 3600 // 60:02d}"
+    if s < 100 * 86400:
+        return f"{s // 86400}d{s % 86400 // 3600:02d}"
+    return f"{s // 86400}d"
+
+
+def interval(seconds: float) -> str:
+    """A refresh interval: ``500 ms``, ``2 s``, ``1.5 s``."""
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:g} s"
+
+
+_DURATION: Final = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*(ms|s|sec|m|min|h)\s*", re.IGNORECASE | re.ASCII)
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+def parse_interval(text: str) -> float:
+    """Seconds of ``500ms``, ``0.5 s``, ``2m``. The unit is required: nvtop's -d counts tenths of a second,
+    nvidia-smi's -l seconds, so a bare number would be misread by somebody. Raises ValueError in words."""
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        hint = " (the unit is required)" if re.fullmatch(r"\s*[\d.]+\s*", text, re.ASCII) else ""
+        raise ValueError(f"{text.strip()!r} is not a time such as 500ms, 2s or 1m{hint}")
+    return float(match[1]) * _SECONDS[match[2].lower()]
+
+
+_SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([KMGT]?)(i?B?)\s*", re.IGNORECASE | re.ASCII)
+
+
+def parse_size(text: str) -> int:
+    """Bytes of ``10G``, ``512MiB``, ``1.5 GB``; prefixes are binary, as in every GPU tool; a bare number is MiB.
+    Raises ValueError in words."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text.strip()!r} is not a size such as 512M or 10GiB")
+    if not match[2]:
+        return int(float(match[1]) * (1 if match[3] else MIB))
+    return int(float(match[1]) * {"K": KIB, "M": MIB, "G": GIB, "T": TIB}[match[2].upper()])
