@@ -1,25 +1,17 @@
-"""What a user can set, and the file it is kept in.
+"""What a user can set. A :class:`Settings` is valid by construction.
 
-The command line wins over the file, the file over the defaults. A :class:`Settings` is valid by construction. Only what
-a user changed is written, key by key: what the command line asked for is not saved by accident, and two dashboards, or
-an older and a newer version, do not undo each other's keys.
+The command line wins over the file (:mod:`gputop.settings_file`), the file over the defaults.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import fcntl
 import math
-import os
-import stat
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from gputop import locations, units
+from gputop import units
 from gputop.model import clean_text
 
 REFRESH_MIN: Final = 0.1
@@ -59,12 +51,6 @@ METRICS: Final = (
 )
 #: Seconds a history chart can span.
 CHART_WINDOWS: Final = (60, 300, 600, 1800, 3600)
-
-_LOCK_WAIT: Final = 2.0  # seconds; a lock that is not had by then is done without
-
-
-class SettingsError(Exception):
-    """The settings could not be saved; ``str()`` says why, and what to do."""
 
 
 class Thresholds(NamedTuple):
@@ -231,190 +217,16 @@ class Settings:
         return dataclasses.replace(self, **changes)
 
 
-NAMES: Final = tuple(setting.name for setting in dataclasses.fields(Settings))
+_FIELDS: Final = {setting.name: setting for setting in dataclasses.fields(Settings)}
+NAMES: Final = tuple(_FIELDS)
 DEFAULTS: Final = Settings()
+
+
+def check(name: str, value: Any) -> Any:
+    """*value* as the setting called *name* keeps it. Raises ValueError in words."""
+    return _FIELDS[name].metadata["check"](value)
 
 
 def help_of(name: str) -> str:
     """One line on what the setting is."""
     return str(_FIELDS[name].metadata["help"])
-
-
-_FIELDS: Final = {setting.name: setting for setting in dataclasses.fields(Settings)}
-
-
-# --------------------------------------------------------------------------- file
-
-
-def load(path: Path) -> tuple[Settings, tuple[str, ...]]:
-    """The settings in *path*, and what is wrong with them, in words. What is wrong or missing has its default."""
-    try:
-        stored = _read(path)
-    except SettingsError as error:
-        return DEFAULTS, (f"{error}; the defaults are used",)
-    where = locations.short(path)
-    good: dict[str, Any] = {}
-    problems: list[str] = []
-    unknown = [name for name in stored if name not in NAMES]
-    if unknown:
-        names = clean_text(", ".join(unknown), 200)
-        problems.append(f"{where}: {names}: no such setting; left as it is" + _did_you_mean(unknown))
-    for name in NAMES:
-        if name not in stored:
-            continue
-        value, later = _split(name, stored[name])
-        if later:
-            names = clean_text(", ".join(later), 200)
-            problems.append(f"{where}: {name}: {names}: unknown to this version; left out")
-        if later and not value:
-            continue
-        try:
-            good[name] = _FIELDS[name].metadata["check"](value)
-        except ValueError as error:
-            problems.append(f"{where}: {name}: {error}; {_shown_default(name)} is used")
-    return Settings(**good), tuple(problems)
-
-
-def save(settings: Settings, path: Path, names: Collection[str] = NAMES, overwrite: bool = False) -> str:
-    """Write the settings called *names* (those the user changed) to *path*; all else in the file stays as it is.
-
-    The file is replaced at once or not at all; it keeps its mode (a new one has 0600), and a symbolic link stays one. A
-    setting that has its default is left out. Returns what was done, in words, naming the file.
-
-    Raises SettingsError when the file cannot be written, or when what is there now is not TOML; with *overwrite* such
-    a file is moved aside first.
-    """
-    target = Path(os.path.realpath(path))
-    words = f"Saved in {locations.short(path)}"
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(target.parent):
-            try:
-                stored = _read(path)
-            except SettingsError as error:
-                if not (overwrite and target.is_file()):
-                    raise SettingsError(f"Not saved: {error}") from None
-                aside = target.with_name(f"{target.name}.broken-{time.strftime('%Y%m%dT%H%M%S')}")
-                os.rename(target, aside)
-                words += f"; the broken file is now {aside.name}"
-                stored = {}
-            for name in names:
-                later = _split(name, stored.pop(name, None))[1]
-                if (value := getattr(settings, name)) != getattr(DEFAULTS, name) or later:
-                    stored[name] = _stored(name, value, later)
-            _replace(target, stored)
-    except OSError as error:
-        raise SettingsError(f"Not saved: {locations.short(path)}: {error.strerror or error}") from None
-    return words
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """What the file holds; nothing where there is none. Raises SettingsError in words."""
-    where = locations.short(path)
-    try:
-        mode = path.stat().st_mode
-        if stat.S_ISCHR(mode) and os.path.realpath(path) == os.devnull:
-            return {}
-        if not stat.S_ISREG(mode):  # a FIFO would hang, a device might never end
-            raise SettingsError(f"{where} is not a regular file")
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise SettingsError(f"{where} cannot be read: {error.strerror or error}") from None
-    import tomllib  # late: most people have no settings file
-
-    try:
-        return tomllib.loads(content.decode("utf-8-sig"))
-    except UnicodeDecodeError:
-        raise SettingsError(f"{where} is not UTF-8") from None
-    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
-        raise SettingsError(f"{where} is not TOML: {clean_text(str(error), 200)}") from None
-
-
-def _split(name: str, value: Any) -> tuple[Any, list[str]]:
-    """A stored list of columns or metrics without, and only, those that a later version must have written."""
-    allowed = {"columns": COLUMNS, "chart_metrics": METRICS}.get(name)
-    if allowed is None or not isinstance(value, list):
-        return value, []
-    later = [entry for entry in value if isinstance(entry, str) and entry not in allowed]
-    return [entry for entry in value if entry not in later], later
-
-
-def _stored(name: str, value: Any, later: list[str]) -> Any:
-    """*value* as TOML has it."""
-    if name == "refresh":
-        return f"{value * 1000:.0f}ms" if value < 1 else f"{value:g}s"
-    if isinstance(value, tuple):
-        return [*value, *later]
-    return [] if value is None else value  # thresholds; no other setting can be None and not have its default
-
-
-def _shown_default(name: str) -> str:
-    default = getattr(DEFAULTS, name)
-    return ", ".join(map(str, default)) if isinstance(default, tuple) else str(default)
-
-
-def _did_you_mean(unknown: list[str]) -> str:
-    import difflib
-
-    close = [match for name in unknown for match in difflib.get_close_matches(name, NAMES, 1)]
-    return f" (is {', '.join(close)} meant?)" if close else ""
-
-
-@contextlib.contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    """Hold the directory's lock, so that two dashboards that save at once keep each other's keys. Without it where it
-    cannot be had (NFS locks no directories): then the last one wins."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        deadline = time.monotonic() + _LOCK_WAIT
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() < deadline:
-                    time.sleep(0.01)
-                    continue
-            except OSError:
-                pass  # as said above
-            break
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _replace(target: Path, content: Mapping[str, Any]) -> None:
-    """Write *content* to a new file beside *target*, then put it in its place."""
-    import tempfile
-
-    import tomli_w
-
-    try:
-        old = target.stat()
-    except FileNotFoundError:
-        old = None
-    if old is not None and not stat.S_ISREG(old.st_mode):
-        raise SettingsError(f"Not saved: {locations.short(target)} is not a regular file")
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)  # has mode 0600
-    try:
-        with open(descriptor, "wb") as file:
-            tomli_w.dump(content, file)
-            file.flush()
-            if old is not None:
-                os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
-                if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
-                    with contextlib.suppress(PermissionError):  # only root can keep another's file another's
-                        os.fchown(descriptor, old.st_uid, old.st_gid)
-            os.fsync(descriptor)
-        os.replace(temporary, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    with contextlib.suppress(OSError):  # some file systems cannot; the content is safe all the same
-        directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
