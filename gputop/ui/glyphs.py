@@ -1,0 +1,132 @@
+"""The characters things are drawn with, and an ASCII set for consoles and locales without the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from gputop.ui.cells import Line, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    """One character set."""
+
+    full: str
+    parts: str  # of a cell, from empty to nearly full
+    track: str  # the empty part of a bar where the background cannot tell it
+    ghost: str
+    unattributed: str
+    cached: str
+    reserved: str
+    levels: str  # of a sparkline, from empty to full; the first one is a gap
+    peak: str
+    down: str
+    up: str
+    arrow_down: str
+    arrow_up: str
+    rule: str
+    bullet: str
+    dagger: str
+    warning: str
+    held_by: str
+    folded: str
+    unfolded: str
+    corners: str  # top left, top right, bottom left, bottom right
+    side: str
+    unknown: str
+    degree: str
+
+
+UNICODE: Final = Glyphs(
+    full="█",
+    parts=" ▏▎▍▌▋▊▉",
+    track="·",
+    ghost="†",
+    unattributed="▒",
+    cached="▓",
+    reserved="░",
+    levels=" ▁▂▃▄▅▆▇█",
+    peak="│",
+    down="↓",
+    up="↑",
+    arrow_down="▾",
+    arrow_up="▴",
+    rule="─",
+    bullet="·",
+    dagger="†",
+    warning="▲",
+    held_by="←",
+    folded="▸",
+    unfolded="▾",
+    corners="╭╮╰╯",
+    side="│",
+    unknown="—",
+    degree="°",
+)
+ASCII: Final = Glyphs(
+    full="#",
+    parts="        ",
+    track=".",
+    ghost="+",
+    unattributed="%",
+    cached="=",
+    reserved=":",
+    levels=" _.-~=+*#",
+    peak="|",
+    down="v",
+    up="^",
+    arrow_down="v",
+    arrow_up="^",
+    rule="-",
+    bullet="-",
+    dagger="+",
+    warning="!",
+    held_by="<",
+    folded=">",
+    unfolded="v",
+    corners="++++",
+    side="|",
+    unknown="-",
+    degree="",
+)
+
+_TO_ASCII: Final = str.maketrans(
+    {"—": "-", "°": " ", "·": "-", "…": "~", "↓": "v", "↑": "^", "†": "+", "×": "x", "▾": "v", "▴": "^", "▸": ">", "≥": ">"}
+)
+
+
+def asciify(line: Line) -> Line:
+    """*line* with every character that is not ASCII replaced by one that is (`?` where there is no likeness)."""
+    result: list[Span] = []
+    for text, style in line:
+        if not text.isascii():
+            text = text.translate(_TO_ASCII).encode("ascii", "replace").decode("ascii")
+        result.append((text, style))
+    return tuple(result)
+
+
+def bar(percent: float | None, cells: int, style: str, glyphs: Glyphs, has_track: bool) -> tuple[Span, Span]:
+    """A bar of *cells* cells filled to *percent*, in eighths of a cell; unknown is an empty track."""
+    eighths = 0 if percent is None else max(0, min(cells * 8, round(percent * cells * 8 / 100)))
+    if percent and eighths == 0:
+        eighths = 1  # something is not nothing
+    full, part = divmod(eighths, 8)
+    filled = glyphs.full * full
+    if part:
+        piece = glyphs.parts[part]
+        filled += piece if piece != " " else glyphs.full if part >= 4 else ""
+    rest = cells - len(filled)
+    return (filled, f"{style}@track"), ((" " if has_track else glyphs.track) * rest, "faint@track")
+
+
+def levels(values: list[float], glyphs: Glyphs, top: float = 100.0) -> str:
+    """A sparkline row: one character a value between 0 and *top*; NaN is a gap."""
+    steps = len(glyphs.levels) - 1
+    marks = glyphs.levels
+    return "".join(
+        [
+            marks[0] if value != value else marks[1 + max(0, min(steps - 1, int(value * steps / top)))]
+            for value in values
+        ]
+    )
