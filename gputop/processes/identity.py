@@ -296,19 +296,23 @@ class Users:
         return self._names[uid]
 
 
-def command_line(proc: str, pid: int, limit: int = COMMAND_BYTES) -> str | None:
-    """The command line in one line; None for kernel threads, zombies and what may not be read."""
+def command_line(proc: str, pid: int) -> str | None:
+    """The command line, at most :data:`COMMAND_BYTES` of it; None for kernel threads and what may not be read."""
     try:
         descriptor = os.open(f"{proc}/{pid}/cmdline", os.O_RDONLY)
     except OSError:
         return None
     try:
-        raw = os.read(descriptor, limit)
+        return command_from(os.read(descriptor, COMMAND_BYTES))
     except OSError:
         return None
     finally:
         os.close(descriptor)
-    return clean_text(raw.rstrip(b"\0 ").replace(b"\0", b" "), limit=limit // 2) or None
+
+
+def command_from(raw: bytes) -> str | None:
+    """The content of /proc/PID/cmdline in one line. Processes that rewrote their title leave NULs or spaces behind."""
+    return clean_text(raw.rstrip(b"\0 ").replace(b"\0", b" "), limit=max(len(raw), 1)) or None
 
 
 def is_thread(proc: str, pid: int) -> bool:
