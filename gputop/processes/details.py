@@ -93,7 +93,8 @@ class _Inquiry:
         if self._stuck:
             problems.append("in uninterruptible sleep (D): its environment was not read, that could hang")
         if self._denied:
-            problems.append(f"not permitted: {', '.join(self._denied)}. Run gputop as {user} or with sudo")
+            way = f"run gputop as {user} or with sudo" if os.geteuid() else "a container or security module forbids it"
+            problems.append(f"not permitted: {', '.join(self._denied)}; {way}")
         return problems
 
     def _text(self, name: str, limit: int) -> bytes:

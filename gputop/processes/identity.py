@@ -18,13 +18,13 @@ from typing import Final
 from gputop.model import Host, HostFacts, ProcessKey, clean_text
 from gputop.processes import ProcessDetails
 from gputop.processes.host import HostLine, boot_time
-from gputop.processes.proc_stat import PAGE_BYTES, STAT_BYTES, TICKS_PER_SECOND, Stat, parse_stat
+from gputop.processes.proc_stat import MAX_PID, PAGE_BYTES, STAT_BYTES, TICKS_PER_SECOND, Stat, parse_stat
 
 #: CPU time is counted in ticks of 10 ms: over a shorter span than this, a percentage would be noise.
 CPU_WINDOW_SECONDS: Final = 0.05
 #: A process may change its title or owner without a trace in /proc/PID/stat; old ones do it less often than new ones.
 LOOK_AGAIN_SECONDS: Final = (1.0, 10.0)
-COMMAND_BYTES: Final = 8192
+COMMAND_BYTES: Final = 4096  # the details have all of it
 
 
 class ProcHostReader:
@@ -64,7 +64,7 @@ class ProcHostReader:
 
     def exists(self, pid: int) -> bool | None:
         """See :meth:`gputop.processes.HostReader.exists`. A zombie exists. Works on hidden pids too (hidepid)."""
-        if pid <= 0:
+        if not 0 < pid <= MAX_PID:
             return False
         try:
             os.kill(pid, 0)

@@ -9,6 +9,8 @@ TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 #: More than 52 numbers of 20 digits and the longest comm (64 bytes, kernel workers) can fill.
 STAT_BYTES: Final = 2048
+#: No pid is greater on any Linux (PID_MAX_LIMIT); the driver's are 32 bits of anything.
+MAX_PID: Final = 1 << 22
 
 _PF_KTHREAD: Final = 0x00200000  # include/linux/sched.h
 

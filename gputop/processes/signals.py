@@ -1,0 +1,256 @@
+"""Signals to processes, sent to the right one or not at all.
+
+The order is what makes it safe: take hold of whatever bears the pid now (a pidfd), *then* read its start time and
+compare it with that of the row the user chose. From there on the pid may be given away; the signal goes to the process.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from signal import SIGCONT, SIGKILL, SIGSTOP
+from typing import Final
+
+from gputop.model import clean_text
+from gputop.processes import Outcome, Result, Target
+from gputop.processes import pidfd as pidfds
+from gputop.processes.devices import NvidiaDevices
+from gputop.processes.host import pids_are_host
+from gputop.processes.proc_stat import MAX_PID, Stat, read_stat
+from gputop.processes.signal_table import signal_name
+
+_UNGUARDED: Final = " (unguarded: this kernel has no pidfds)"
+
+
+class ProcSignals:
+    """The :class:`~gputop.processes.Signals` of a real machine. May be used from any thread; :meth:`hold` can take
+    milliseconds."""
+
+    def __init__(self, proc: Path = Path("/proc"), devices: NvidiaDevices | None = None) -> None:
+        self._proc = str(proc)
+        self._devices = devices or NvidiaDevices(proc)
+
+    def hold(self, target: Target) -> ProcHold | Result:
+        """See :meth:`gputop.processes.Signals.hold`. Nothing is sent, whether it may be sent is asked."""
+        pid, start_ticks = target.key
+        refused = self._refuse(pid)
+        if refused is not None:
+            return Result(target, Outcome.REFUSED, refused)
+        if start_ticks is None:
+            return self._unknown(target)
+        pidfd: int | None = None
+        try:
+            pidfd = pidfds.open_pidfd(pid)
+        except pidfds.NoPidfd:
+            pass
+        except ProcessLookupError:
+            return Result(target, Outcome.ALREADY_GONE, "already gone")
+        except OSError:
+            return Result(target, Outcome.PID_REUSED, f"pid {pid} is now a thread of another process: nothing sent")
+        hold = ProcHold(target, self._proc, pidfd)
+        result = hold.check() or self._disown(hold)
+        if result is None:
+            return hold
+        hold.close()
+        return result
+
+    def _refuse(self, pid: int) -> str | None:
+        """Why this pid is never sent anything, in words."""
+        if pid == 1:
+            return "pid 1 runs the machine: never sent a signal"
+        if not 0 < pid <= MAX_PID:
+            return f"{pid} cannot be a process: nothing sent"
+        try:
+            if int(os.readlink(f"{self._proc}/self")) != os.getpid():
+                return "gputop's /proc shows the pids of another namespace: nothing sent"
+        except (OSError, ValueError):
+            return f"no {self._proc} to check the process in: nothing sent"
+        if pid == os.getpid():
+            return "that is gputop itself: quit it with q or F10"
+        if pid in self._ancestors() or pid == os.getsid(0):
+            return "gputop runs under it and would end with it: nothing sent. Use another terminal"
+        return None
+
+    def _ancestors(self) -> set[int]:
+        found: set[int] = set()
+        pid = os.getppid()
+        while pid > 0 and pid not in found:
+            found.add(pid)
+            stat = read_stat(f"{self._proc}/{pid}/stat")
+            pid = stat.parent_pid if stat is not None else 0
+        return found
+
+    def _unknown(self, target: Target) -> Result:
+        """A row of which the host had nothing: no start time, so nothing to know the process by."""
+        pid = target.key.pid
+        if read_stat(f"{self._proc}/{pid}/stat") is None:
+            try:
+                os.kill(pid, 0)
+            except ProcessLookupError:
+                if pids_are_host(self._proc):
+                    return Result(target, Outcome.ALREADY_GONE, "already gone: the driver lists a process that ended")
+                words = f"pid {pid} is not in gputop's PID namespace: nothing sent. Run gputop on the host"
+                return Result(target, Outcome.ALREADY_GONE, words)
+            except PermissionError:
+                pass
+            words = f"hidden by {self._proc} (hidepid): run gputop as {target.user or 'its owner'} or with sudo"
+            return Result(target, Outcome.NOT_PERMITTED, words)
+        words = f"it was not known to the host when it was chosen, pid {pid} may be another one by now: nothing sent"
+        return Result(target, Outcome.REFUSED, words)
+
+    def _disown(self, hold: ProcHold) -> Result | None:
+        """Why the process cannot be the one that holds the GPU memory. Not being able to tell is no reason."""
+        if not self._devices.present():
+            return None
+        stat = hold.stat()
+        try:
+            process = os.open(f"{self._proc}/{hold.target.key.pid}", os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            return None  # gone: sending will find out
+        try:
+            held = self._devices.held_by(process, with_maps=stat is not None and stat.state != "D")
+        finally:
+            os.close(process)
+        if held == () and hold.stat() is not None:
+            words = "holds no NVIDIA device, so it is not the owner of this GPU memory: nothing sent"
+            return Result(hold.target, Outcome.NOT_OWNER, words)
+        return None
+
+
+class ProcHold:
+    """A grip on one process: a pidfd, or on old kernels (*pidfd* None) its start time only, compared right before
+    anything is sent. Close it."""
+
+    def __init__(self, target: Target, proc: str, pidfd: int | None) -> None:
+        self.target = target
+        self._proc = proc
+        self._pidfd = pidfd
+
+    @property
+    def guarded(self) -> bool:
+        return self._pidfd is not None
+
+    def stat(self) -> Stat | None:
+        """The process's /proc/PID/stat; None when it was reaped (another process's is not given)."""
+        stat = read_stat(f"{self._proc}/{self.target.key.pid}/stat")
+        return stat if stat is not None and stat.start_ticks == self.target.key.start_ticks else None
+
+    def state(self) -> str | None:
+        """The letter of /proc: T is stopped, D stuck in the kernel; None when it was reaped."""
+        stat = self.stat()
+        return stat.state if stat is not None else None
+
+    def exited(self) -> bool:
+        """Whether it ended (with all threads), reaped or not. After that it holds no GPU memory of its own."""
+        if self._pidfd is not None:
+            return pidfds.has_exited(self._pidfd)
+        stat = self.stat()
+        return stat is None or _is_zombie(stat)
+
+    def check(self) -> Result | None:
+        """Why nothing can be sent; None where it can."""
+        pid = self.target.key.pid
+        stat = read_stat(f"{self._proc}/{pid}/stat")
+        if stat is None and not self.exited():  # hidden (hidepid)
+            return self._permission() or self._result(Outcome.REFUSED, f"hidden by {self._proc}: nothing sent")
+        if stat is None:
+            return self._result(Outcome.ALREADY_GONE, "already gone")
+        if stat.start_ticks != self.target.key.start_ticks:
+            name = clean_text(stat.comm)
+            return self._result(Outcome.PID_REUSED, f"pid {pid} was reused and is now {name!r}: nothing sent")
+        if stat.is_kernel_thread:
+            return self._result(Outcome.REFUSED, "a thread of the kernel: signals do nothing to it")
+        if _is_zombie(stat):
+            words = f"already exited, waiting for its parent {stat.parent_pid} to reap it"
+            return self._result(Outcome.ALREADY_GONE, words)
+        return self._permission()
+
+    def send(self, signal: int) -> Result:
+        """See :meth:`gputop.processes.Hold.send`. The words say where the signal will not act, or not yet."""
+        stat = self.stat()
+        if stat is None or _is_zombie(stat):
+            return self.check() or self._result(Outcome.ALREADY_GONE, "already gone")
+        try:
+            self._deliver(signal)
+        except OSError as error:
+            return self._failure(error)
+        name = signal_name(signal)
+        hindrance = _hindrance(stat, _Status.read(self._proc, self.target.key.pid), signal)
+        return self._result(Outcome.SENT, f"{name} sent" + (f": {hindrance}" if hindrance else ""))
+
+    def close(self) -> None:
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+            self._pidfd = None
+
+    def _permission(self) -> Result | None:
+        try:
+            self._deliver(0)
+        except OSError as error:
+            return self._failure(error)
+        return None
+
+    def _deliver(self, signal: int) -> None:
+        if self._pidfd is not None:
+            pidfds.send_signal(self._pidfd, signal)
+        elif self.stat() is None:
+            raise ProcessLookupError
+        else:
+            os.kill(self.target.key.pid, signal)
+
+    def _failure(self, error: OSError) -> Result:
+        if isinstance(error, ProcessLookupError):
+            return self._result(Outcome.ALREADY_GONE, "already gone")
+        if isinstance(error, PermissionError):
+            if os.geteuid() == 0:
+                return self._result(Outcome.NOT_PERMITTED, "not even root may here: a container or security module")
+            owner = self.target.user or "another user"
+            return self._result(Outcome.NOT_PERMITTED, f"owned by {owner}: run gputop as that user or with sudo")
+        return self._result(Outcome.FAILED, os.strerror(error.errno) if error.errno else str(error))
+
+    def _result(self, outcome: Outcome, words: str) -> Result:
+        if outcome is Outcome.SENT and not self.guarded:
+            words += _UNGUARDED
+        return Result(self.target, outcome, words, self.guarded)
+
+
+class _Status:
+    """What /proc/PID/status says of signals."""
+
+    def __init__(self, text: bytes) -> None:
+        fields = dict(line.split(b":", 1) for line in text.splitlines() if b":" in line)
+        self.ignored = int(fields.get(b"SigIgn", b"0"), 16)
+        self.handled = int(fields.get(b"SigCgt", b"0"), 16)
+        #: First process of a PID namespace other than gputop's: the kernel protects it as it does pid 1.
+        self.is_container_init = fields.get(b"NSpid", b"").split()[1:][-1:] == [b"1"]
+
+    @classmethod
+    def read(cls, proc: str, pid: int) -> _Status:
+        try:
+            with open(f"{proc}/{pid}/status", "rb") as file:
+                return cls(file.read())
+        except OSError:
+            return cls(b"")
+
+
+def _is_zombie(stat: Stat) -> bool:
+    """A zombie with living threads still has its memory, and can be killed."""
+    return stat.state in "ZX" and stat.threads <= 1
+
+
+def _hindrance(stat: Stat, status: _Status, signal: int) -> str | None:
+    """Why a signal that was sent does nothing, or nothing yet, in words. *stat* is that of just before."""
+    if signal in (0, SIGKILL, SIGCONT, SIGSTOP):
+        return "it is stuck in the kernel (D) and ends once that lets it go" if stat.state == "D" and signal else None
+    bit = 1 << (signal - 1)
+    if status.ignored & bit:
+        return f"the process ignores {signal_name(signal)}"
+    if status.is_container_init and not status.handled & bit:
+        return f"as the first process of a container it gets only what it handles, and not {signal_name(signal)}"
+    if stat.state == "t":
+        return "a debugger has stopped the process (t), the signal stays pending until that continues it"
+    if stat.state == "T":
+        return "the process is stopped (T), the signal stays pending until SIGCONT"
+    if stat.state == "D":
+        return "it is stuck in the kernel (D), the signal stays pending until that lets it go"
+    return None
