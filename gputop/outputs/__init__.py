@@ -1,0 +1,1 @@
+"""What gputop tells without a dashboard. Nothing here needs Textual."""

@@ -1,0 +1,275 @@
+"""A snapshot as a plain table: ``--once``, and what ``--print-on-exit`` leaves in the scrollback."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from gputop import units
+from gputop.model import Gpu, GpuProcess, HostFacts, MigInstance, ProcessKey, Severity, Snapshot
+from gputop.settings import DEFAULTS, Settings, Thresholds
+from gputop.text import cells, left, right, shorten, to_ascii, wrap
+from gputop.units import UNKNOWN
+
+_NARROWEST: Final = 60
+_WIDEST: Final = 120  # but for command lines
+_BAR: Final = 24
+_EIGHTHS: Final = " ▏▎▍▌▋▊▉"
+_NO_FACTS: Final = HostFacts(ProcessKey(0, None), 0.0)
+_BOLD, _DIM, _GREEN, _YELLOW, _RED, _CYAN = "1", "2", "32", "33", "31", "36"
+_COLORS: Final = {
+    Severity.NORMAL: _GREEN,
+    Severity.INFO: _CYAN,
+    Severity.WARNING: _YELLOW,
+    Severity.CRITICAL: _RED,
+}
+
+
+def render(
+    snapshot: Snapshot,
+    settings: Settings = DEFAULTS,
+    width: int | None = None,
+    color: bool = False,
+    ascii_only: bool = False,
+) -> str:
+    """The table, its lines at most *width* cells long; without a width, command lines are given whole."""
+    text = "\n".join(_Table(snapshot, settings, width, color).lines()) + "\n"
+    return to_ascii(text) if ascii_only else text
+
+
+class _Table:
+    def __init__(self, snapshot: Snapshot, settings: Settings, width: int | None, color: bool) -> None:
+        self.snapshot, self.settings, self.color = snapshot, settings, color
+        self.width = max(_NARROWEST, min(width or _WIDEST, _WIDEST))
+        self.unlimited = width is None
+        self.room = max(_NARROWEST, width or _WIDEST)  # of a line with a command
+
+    def lines(self) -> Iterable[str]:
+        yield from self.header()
+        yield from self.gpus()
+        if self.snapshot.processes:
+            yield ""
+            yield from self.processes()
+        elif self.snapshot.gpus:
+            yield ""
+            yield self.paint("No processes on these GPUs.", _DIM)
+
+    def paint(self, text: str, *codes: str) -> str:
+        return f"\x1b[{';'.join(codes)}m{text}\x1b[0m" if self.color and codes else text
+
+    # -- the machine
+
+    def header(self) -> Iterable[str]:
+        snapshot, host, driver = self.snapshot, self.snapshot.host, self.snapshot.driver
+        parts = ["SIMULATED"] if snapshot.source != "nvml" else []
+        parts += [host.name or "gputop"]
+        parts += [f"driver {driver.version}"] if driver.version else []
+        parts += [f"CUDA {driver.cuda_version}"] if driver.cuda_version else []
+        if host.cpu_percent is not None:
+            parts += [f"CPU {units.percent(host.cpu_percent)}"]
+        if host.memory_total_bytes is not None:
+            parts += [f"RAM {self.used_of(host.memory_used_bytes, host.memory_total_bytes)}"]
+        words = " · ".join(parts)
+        clock = time.strftime("%F %T", time.localtime(snapshot.taken_at))
+        if cells(words) + 1 + len(clock) > self.width:
+            clock = clock.split()[-1]
+        yield self.paint(left(words, self.width - 1 - len(clock)), _BOLD) + " " + clock
+        told_below = {f"GPU {gpu.index}: {gpu.error}" for gpu in snapshot.gpus}
+        for problem in snapshot.problems:
+            if problem not in told_below:
+                yield from self.words("! ", problem, _RED)
+
+    def words(self, lead: str, text: str, *codes: str) -> Iterable[str]:
+        """Wrapped under *lead*."""
+        indent = " " * cells(lead)
+        for number, line in enumerate(wrap(text, self.width - cells(lead))):
+            yield self.paint((indent if number else lead) + line, *codes)
+
+    # -- GPUs
+
+    def gpus(self) -> Iterable[str]:
+        gpus = self.snapshot.gpus
+        if not gpus:
+            return
+        names = max(cells(gpu.name) for gpu in gpus)
+        instances = [mig for gpu in gpus for mig in gpu.mig]
+        memory = max(10, *(cells(self.memory(of)) for rows in (gpus, instances) for of in rows))
+        power = max(5, *(cells(_of(gpu.power_watts, gpu.power_limit_watts, "W")) for gpu in gpus))
+        fixed = 4 + 1 + 6 + 5 + 2 + memory + 1 + 7 + 2 + power
+        names = max(4, min(names, self.width - fixed - 8))
+        bar = max(0, min(_BAR, self.width - fixed - names))
+        titles = left("MEMORY", memory + 1 + bar)
+        head = f"{'GPU':>4} {left('NAME', names)}{'UTIL':>6}{'SM%':>5}  {titles}{'TEMP':>7}  {right('POWER', power)}"
+        yield self.paint(head.rstrip(), _DIM)
+        for gpu in gpus:
+            yield from self.gpu(gpu, names, memory, power, bar)
+
+    def gpu(self, gpu: Gpu, names: int, memory: int, power: int, bar: int) -> Iterable[str]:
+        settings = self.settings
+        share = _percent(gpu.memory_used_bytes, gpu.memory_total_bytes)
+        load = _percent(gpu.power_watts, gpu.power_limit_watts)
+        yield "".join(
+            (
+                self.paint(f"{gpu.index:>4} {left(gpu.name, names)}", _BOLD),
+                self.judged(f"{units.percent(gpu.utilization_gpu_percent):>6}", gpu.utilization_gpu_percent, "none"),
+                f"{_number(gpu.sm_active_percent):>5}  ",
+                right(self.memory(gpu), memory) + " ",
+                self.judged(_bar(share, bar), share, "threshold_memory"),
+                self.judged(
+                    right(units.temperature(gpu.temperature_celsius, settings.temperature_unit), 7),
+                    gpu.temperature_celsius,
+                    "threshold_temperature",
+                ),
+                "  ",
+                self.judged(right(_of(gpu.power_watts, gpu.power_limit_watts, "W"), power), load, "threshold_power"),
+            )
+        ).rstrip()
+        indent = " " * 5
+        if gpu.error is not None:
+            yield from self.words(indent + "! ", gpu.error, _RED)
+        if (gpu.late or self.snapshot.taken_at - gpu.read_at > 5) and gpu.memory_used_bytes is not None:
+            age = units.duration(self.snapshot.taken_at - gpu.read_at)
+            yield from self.words(indent, f"the values above are {age} old", _YELLOW)
+        worst, details = self.details(gpu)
+        if details:
+            yield from self.words(indent, " · ".join(details), *([_COLORS[worst]] if worst > Severity.INFO else [_DIM]))
+        for mig in gpu.mig:
+            yield from self.instance(mig, names, memory, bar)
+
+    def details(self, gpu: Gpu) -> tuple[Severity, list[str]]:
+        """What the second line of a GPU says, and how bad that is."""
+        reasons = [reason for reason in gpu.event_reasons or () if reason.severity > Severity.NORMAL]
+        worst = max((reason.severity for reason in reasons), default=Severity.NORMAL)
+        details = [("! " if reason.severity > Severity.INFO else "") + reason.words for reason in reasons]
+        if gpu.asleep:
+            details.append("asleep, left asleep")
+        if gpu.performance_state is not None:
+            details.append(f"P{gpu.performance_state}")
+        if gpu.clock_sm_mhz is not None:
+            details.append(f"SM {gpu.clock_sm_mhz} MHz")
+        if gpu.pcie_rx_bytes_per_second is not None or gpu.pcie_tx_bytes_per_second is not None:
+            rx, tx = units.rate(gpu.pcie_rx_bytes_per_second), units.rate(gpu.pcie_tx_bytes_per_second)
+            details.append(f"PCIe rx {rx}B/s tx {tx}B/s")
+        if gpu.temperature_memory_celsius is not None:
+            memory = units.temperature(gpu.temperature_memory_celsius, self.settings.temperature_unit)
+            details.append(f"memory {memory}")
+        if gpu.fan_percent is not None:
+            details.append(f"fan {gpu.fan_percent}%")
+        if gpu.memory_unattributed_bytes and gpu.memory_unattributed_bytes >= 256 * units.MIB:
+            details.append(f"{self.size(gpu.memory_unattributed_bytes)} held by no listed process")
+        details += [f"Xid {xid.code}: {xid.words}" for xid in gpu.xids[-2:]]
+        details += gpu.notes
+        return worst, details
+
+    def instance(self, mig: MigInstance, names: int, memory: int, bar: int) -> Iterable[str]:
+        share = _percent(mig.memory_used_bytes, mig.memory_total_bytes)
+        name = f"MIG {mig.name} {mig.gpu_instance_id}:{mig.compute_instance_id}"
+        line = f"{'':>4} {left(name, names + 6)}{_number(mig.sm_active_percent):>5}  {right(self.memory(mig), memory)} "
+        yield (line + self.judged(_bar(share, bar), share, "threshold_memory")).rstrip()
+        if mig.error is not None:
+            yield from self.words(" " * 5 + "! ", mig.error, _RED)
+
+    def memory(self, of: Gpu | MigInstance) -> str:
+        return self.used_of(of.memory_used_bytes, of.memory_total_bytes)
+
+    def used_of(self, used: int | None, total: int | None) -> str:
+        """``88.1/140.4G``: the unit once where both have the same."""
+        used_text, total_text = self.size(used), self.size(total)
+        if used_text[-1] == total_text[-1] and used is not None:
+            used_text = used_text[:-1]
+        return UNKNOWN if used is None and total is None else f"{used_text}/{total_text}"
+
+    def size(self, bytes_: int | None) -> str:
+        return units.size(bytes_, self.settings.memory_unit)
+
+    def judged(self, text: str, value: float | None, name: str) -> str:
+        """*text* in the colour of *value*."""
+        thresholds: Thresholds | None = None if name == "none" else getattr(self.settings, name)
+        if value is None:
+            return self.paint(text, _DIM)
+        if thresholds is None:
+            return text
+        return self.paint(text, _RED if value >= thresholds[1] else _YELLOW if value >= thresholds[0] else _GREEN)
+
+    # -- processes
+
+    def processes(self) -> Iterable[str]:
+        processes = sorted(self.snapshot.processes, key=lambda p: (p.gpu_index, -(p.memory_bytes or 0), p.pid))
+        head = ("GPU", "PID", "USER", "TYPE", "GPU-MEM", "SM%", "CPU%", "HOST", "AGE", "COMMAND")
+        rows = [self.process(process) for process in processes]
+        widths = [max(cells(row[column]) for row in (head, *rows)) for column in range(len(head) - 1)]
+        widths[0] = max(widths[0], 4)
+        widths[2] = min(widths[2], 12 if self.width >= 100 else 8)
+        if self.width < 100:
+            widths[3] = 0  # the type is not worth a command's first words
+        taken = sum(widths) + sum(1 for width in widths if width)
+        room = None if self.unlimited else max(0, self.room - taken)
+        yield self.paint(_row(head, widths, room), _DIM)
+        for process, row in zip(processes, rows, strict=True):
+            line = _row(row, widths, room)
+            yield self.paint(line, _YELLOW) if process.exists is False else line
+
+    def process(self, process: GpuProcess) -> tuple[str, ...]:
+        host = process.host or _NO_FACTS
+        on = str(process.gpu_index)
+        if process.gpu_instance_id is not None:
+            on += f":{process.gpu_instance_id}:{_number(process.compute_instance_id)}"
+        age = None if host.start_time is None else self.snapshot.taken_at - host.start_time
+        return (
+            ("† " if process.exists is False else "") + on,
+            str(process.pid),
+            host.user or UNKNOWN,
+            process.kind,
+            self.size(process.memory_bytes),
+            _number(process.sm_percent),
+            _number(host.cpu_percent),
+            self.size(host.host_memory_bytes),
+            units.duration(age),
+            _command(process),
+        )
+
+
+def _command(process: GpuProcess) -> str:
+    if process.exists is False:
+        return "dead: the host has no such process, the driver still lists it"
+    if process.host is None:
+        return "cannot be seen from here (another PID namespace)" if process.exists is None else UNKNOWN
+    command = process.host.command or process.host.name or UNKNOWN
+    state = {"Z": "(zombie) ", "T": "(stopped) ", "D": "(in the kernel) "}.get(process.host.state or "", "")
+    return state + command
+
+
+def _row(row: Sequence[str], widths: Sequence[int], room: int | None) -> str:
+    """All columns to the right but for the user, the type and the command; those of no width are left out."""
+    *columns, command = row
+    fitted = [
+        left(text, width) if number in (2, 3) else right(text, width)
+        for number, (text, width) in enumerate(zip(columns, widths, strict=True))
+        if width
+    ]
+    return f"{' '.join(fitted)} {command if room is None else shorten(command, room)}".rstrip()
+
+
+def _bar(percent: float | None, width: int) -> str:
+    """A bar of *width* cells, to the eighth of a cell."""
+    if percent is None or width < 4:
+        return " " * width
+    eighths = round(max(0.0, min(100.0, percent)) / 100 * width * 8)
+    full, rest = divmod(eighths, 8)
+    return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(width, "·")
+
+
+def _percent(part: float | None, whole: float | None) -> float | None:
+    return None if part is None or not whole else part / whole * 100
+
+
+def _number(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.0f}"
+
+
+def _of(value: float | None, limit: float | None, unit: str) -> str:
+    """``694/700W``."""
+    if value is None and limit is None:
+        return UNKNOWN
+    return f"{_number(value)}{unit}" if limit is None else f"{_number(value)}/{limit:.0f}{unit}"
