@@ -1,0 +1,54 @@
+"""A simulated machine for ``gputop --demo``, the screenshots and the tests of the screen.
+
+Plausible, moving, and reproducible: what it shows at a moment is a function of the scenario, the seed, the time on
+its clock and the signals sent so far. It reads neither the driver nor /proc, and no signal leaves it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gputop.model import Driver
+from gputop.sources.simulated.host import SimulatedHost
+from gputop.sources.simulated.machine import World
+from gputop.sources.simulated.scenarios import SCENARIOS, UnknownScenario, build
+from gputop.sources.simulated.signals import SimulatedSignals
+from gputop.sources.simulated.source import SimulatedSource
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedMachine:
+    """The three sides of one machine."""
+
+    name: str
+    source: SimulatedSource
+    host: SimulatedHost
+    signals: SimulatedSignals
+
+
+def simulated_machine(
+    name: str = "", seed: int = 0, clock: Callable[[], float] = time.time, started_before: float = 0.0
+) -> SimulatedMachine:
+    """The machine called *name* (see SCENARIOS; also NxMODEL such as 4xh200). Raises UnknownScenario.
+
+    *clock* tells epoch seconds and must not run backwards. The story begins *started_before* seconds before the call,
+    so a test can join it in the middle.
+    """
+    plan = build(name, seed)
+    world = World(
+        name=plan.host_name,
+        clock=clock,
+        epoch=clock() - started_before,
+        gpus=plan.gpus,
+        population=plan.population,
+        driver=Driver("580.159.04", "13.580.159.04", "13.0"),
+        cpu_count=plan.cpu_count,
+        memory_bytes=plan.memory_bytes,
+        memory_base_bytes=plan.memory_base_bytes,
+    )
+    return SimulatedMachine(name, SimulatedSource(world), SimulatedHost(world), SimulatedSignals(world))
+
+
+__all__ = ["SCENARIOS", "SimulatedMachine", "UnknownScenario", "simulated_machine"]

@@ -1,0 +1,76 @@
+"""Signals to simulated processes, as :class:`gputop.processes.Signals` wants them. No real process is ever touched."""
+
+from __future__ import annotations
+
+import signal
+
+from gputop.processes import Hold, Outcome, Result, Target
+from gputop.sources.simulated.machine import World
+from gputop.sources.simulated.population import SimulatedProcess
+
+
+class SimulatedHold:
+    """A grip on one simulated process: a pid that is reused later is another one."""
+
+    def __init__(self, world: World, process: SimulatedProcess, target: Target) -> None:
+        self.target = target
+        self._world = world
+        self._process = process
+
+    def send(self, signal: int) -> Result:
+        process = self._process
+        with self._world.lock:
+            t = self._world.now()
+            if t >= process.ends_at:
+                return Result(self.target, Outcome.ALREADY_GONE, f"{process.pid} is gone already")
+            if process.uid == 0:
+                words = f"not permitted: {process.pid} belongs to root; ask an administrator, or use sudo"
+                return Result(self.target, Outcome.NOT_PERMITTED, words)
+            self._world.population.signal(process, signal, t)
+            return Result(self.target, Outcome.SENT, f"{_name(signal)} sent to {process.pid}{self._waits(signal)}")
+
+    def _waits(self, number: int) -> str:
+        process = self._process
+        if process.stuck:
+            return ": it waits in the driver (state D) and ends when the driver lets go"
+        if process.pending == number and number:
+            return ": pending, since the process is stopped (state T); SIGCONT lets it through, SIGKILL ends it"
+        return ""
+
+    def exited(self) -> bool:
+        with self._world.lock:
+            return self._world.now() >= self._process.ends_at
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class SimulatedSignals:
+    """The way to end simulated processes."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def hold(self, target: Target) -> Hold | Result:
+        pid, ticks = target.key
+        with self._world.lock:
+            t = self._world.now()
+            population = self._world.population
+            process = population.alive(pid, t)
+            if process is None:
+                holders = population.holders(pid, t)
+                words = f"{pid} is gone already"
+                if holders:
+                    names = ", ".join(str(holder.pid) for holder in holders)
+                    words += f"; its GPU memory is held by {names}, who inherited it: end those"
+                return Result(target, Outcome.ALREADY_GONE, words)
+            if ticks is not None and ticks != process.start_ticks:
+                return Result(target, Outcome.PID_REUSED, f"{pid} is another process now: nothing sent")
+            return SimulatedHold(self._world, process, target)
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
