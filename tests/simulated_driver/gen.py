@@ -16,8 +16,7 @@ import sys
 from pathlib import Path
 
 PROTOTYPE = re.compile(r"\b(nvmlReturn_t|const char\s*\*)\s+(nvml[A-Z]\w*)\s*\(([^;{}]*)\)\s*;")
-FLAGS = {"nvmlInit": "IS_INIT", "nvmlInit_v2": "IS_INIT", "nvmlInitWithFlags": "IS_INIT",
-         "nvmlShutdown": "IS_SHUTDOWN"}
+FLAGS = {"nvmlInit": "IS_INIT", "nvmlInit_v2": "IS_INIT", "nvmlInitWithFlags": "IS_INIT", "nvmlShutdown": "IS_SHUTDOWN"}
 
 
 def argument_names(arguments: str) -> list[str]:
@@ -35,11 +34,13 @@ def wrapper(number: int, name: str, result: str, arguments: str) -> str:
     declaration = f"WEAK {result} impl_{name}({arguments});\nEXPORT {result} {name}({arguments}) {{"
     if result != "nvmlReturn_t":
         return f"{declaration} return {call}; }}"
-    return (f"{declaration}\n"
-            f"    struct call c;\n"
-            f"    nvmlReturn_t r = enter(&c, {number}, {flags}, {device});\n"
-            f"    if (r == NVML_SUCCESS) r = impl_{name} ? {call} : NVML_ERROR_NOT_SUPPORTED;\n"
-            f"    return leave(&c, r);\n}}")
+    return (
+        f"{declaration}\n"
+        f"    struct call c;\n"
+        f"    nvmlReturn_t r = enter(&c, {number}, {flags}, {device});\n"
+        f"    if (r == NVML_SUCCESS) r = impl_{name} ? {call} : NVML_ERROR_NOT_SUPPORTED;\n"
+        f"    return leave(&c, r);\n}}"
+    )
 
 
 def generate(header: str) -> str:
@@ -55,7 +56,8 @@ def generate(header: str) -> str:
         "const char *const function_names[] = {" + ", ".join(f'"{name}"' for name in functions) + "};",
         f"struct stat_of_calls call_stats[{len(functions)}];",
         "const struct error_name error_names[] = {"
-        + ", ".join(f'{{"{name.lower()}", {code}}}' for name, code in errors) + ", {0, 0}};",
+        + ", ".join(f'{{"{name.lower()}", {code}}}' for name, code in errors)
+        + ", {0, 0}};",
     ]
     lines += (wrapper(i, name, *what) for i, (name, what) in enumerate(functions.items()))
     return "\n".join(lines) + "\n"
