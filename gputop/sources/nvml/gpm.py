@@ -1,0 +1,144 @@
+"""GPU performance monitoring (Hopper and later): what the SMs, tensor cores, memory, PCIe and NVLink really do.
+
+A metric is computed from two samples at least 100 ms apart; two sample buffers take turns.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from ctypes import Structure, byref, c_uint, c_void_p, sizeof
+from typing import Final
+
+from gputop.sources.nvml import abi
+from gputop.sources.nvml.calls import Handle
+from gputop.sources.nvml.errors import GPU_GONE, PERMANENT, Fault
+
+#: Below this many seconds two samples may be one and the same. (NVML asks for 100 ms; beats jitter.)
+SHORTEST: Final = 0.095
+
+METRICS: Final = (
+    abi.GPM_SM,
+    abi.GPM_OCCUPANCY,
+    abi.GPM_TENSOR,
+    abi.GPM_DRAM_BANDWIDTH,
+    abi.GPM_PCIE_TX,
+    abi.GPM_PCIE_RX,
+    abi.GPM_NVLINK_RX,
+    abi.GPM_NVLINK_TX,
+)
+
+_METRIC: Final = struct.Struct("=IId24x")
+assert _METRIC.size == sizeof(abi.GpmMetric)
+
+
+def _request(count: int) -> type[Structure]:
+    """nvmlGpmMetricsGet_t with room for *count* metrics: the driver reads no further than numMetrics."""
+
+    class Request(Structure):
+        _fields_ = (
+            ("version", c_uint),
+            ("count", c_uint),
+            ("first", c_void_p),
+            ("second", c_void_p),
+            ("metrics", abi.GpmMetric * count),
+        )
+
+    return Request
+
+
+def supported(handle: Handle) -> bool:
+    """Whether this GPU has GPM (nvmlGpmQueryDeviceSupport)."""
+    support = abi.GpmSupport(version=1)
+    return handle.library.call("nvmlGpmQueryDeviceSupport", handle.pointer, byref(support)) == 0 and bool(
+        support.supported
+    )
+
+
+class Gpm:
+    """The metrics of one GPU, or of one MIG GPU instance of it (nvmlGpmMigSampleGet)."""
+
+    def __init__(
+        self, handle: Handle, metrics: tuple[int, ...] = METRICS, gpu_instance_id: int | None = None
+    ) -> None:
+        self._handle = handle
+        library = handle.library
+        self._free = library.function("nvmlGpmSampleFree")
+        self._get = library.function("nvmlGpmMetricsGet")
+        name = "nvmlGpmSampleGet" if gpu_instance_id is None else "nvmlGpmMigSampleGet"
+        self._sample = library.function(name)
+        self._before = () if gpu_instance_id is None else (c_uint(gpu_instance_id),)
+        self._samples: list[c_void_p] = []
+        self._taken = -1.0  # monotonic time of the newest sample
+        self._values: dict[int, float] = {}
+        self._ask(metrics)
+        if self._get is not None and self._sample is not None:
+            self._allocate()
+
+    def _allocate(self) -> None:
+        for _ in range(2):
+            sample = c_void_p()
+            if self._handle.library.call("nvmlGpmSampleAlloc", byref(sample)) or not sample.value:
+                self.close()
+                return
+            self._samples.append(sample)
+
+    def _ask(self, metrics: tuple[int, ...]) -> None:
+        self._metrics = metrics
+        self._request = _request(len(metrics))(version=1, count=len(metrics))
+        for entry, id_ in zip(self._request.metrics, metrics, strict=True):
+            entry.id = id_
+        self._reference = byref(self._request)
+
+    @property
+    def supported(self) -> bool:
+        return bool(self._samples) and bool(self._metrics)
+
+    def read(self, now: float) -> Mapping[int, float]:
+        """Metrics over the time since the last sample; *now* is monotonic. Empty at first, and where unsupported.
+        Percent are 0 to 100, throughputs bytes per second. Raises Fault when the GPU or the driver is gone."""
+        if not self._samples or now - self._taken < SHORTEST:
+            return self._values
+        older, newer = self._samples
+        assert self._sample is not None and self._get is not None
+        code = self._sample(self._handle.pointer, *self._before, older)
+        if code:
+            return self._failed(code)
+        first = self._taken < 0
+        self._samples = [newer, older]  # what was older was overwritten just now
+        self._taken = now
+        if not first:
+            self._request.first, self._request.second = newer, older
+            code = self._get(self._reference)
+            if code:
+                return self._failed(code)
+            self._take()
+        return self._values
+
+    def _take(self) -> None:
+        values: dict[int, float] = {}
+        dropped = []
+        for id_, code, value in _METRIC.iter_unpack(self._request.metrics):
+            if code == 0 and 0 <= value < 1e9:  # NaN and blanks are neither
+                values[id_] = value * 1048576.0 if id_ >= abi.GPM_PCIE_TX else min(value, 100.0)
+            elif code in PERMANENT or code == abi.INVALID_ARGUMENT:
+                dropped.append(id_)
+        self._values = values
+        if dropped:
+            self._ask(tuple(id_ for id_ in self._metrics if id_ not in dropped))
+
+    def _failed(self, code: int) -> Mapping[int, float]:
+        self._values = {}
+        self._taken = -1.0
+        if code in GPU_GONE:
+            raise Fault(code)
+        if code in PERMANENT or code == abi.NO_PERMISSION:
+            self.close()
+        return self._values
+
+    def close(self) -> None:
+        """Give the samples back."""
+        samples, self._samples = self._samples, []
+        if self._free is not None:
+            for sample in samples:
+                self._free(sample)

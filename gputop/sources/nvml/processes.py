@@ -1,0 +1,255 @@
+"""Which processes are on a GPU: the compute, graphics and MPS lists, whatever layout this driver writes them in.
+
+The layout of an entry changed without notice between driver versions (16, 24 or 32 bytes; gpustat#161, nvitop#75,
+nvml-wrapper#48), so it is measured: the buffer is filled with a pattern, and how far the driver wrote over it, divided
+by the number of entries, is the stride.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from ctypes import c_uint
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from gputop.model import GpuProcess
+from gputop.sources.nvml import abi
+from gputop.sources.nvml.calls import Handle
+from gputop.sources.nvml.errors import PERMANENT
+
+UNRELIABLE: Final = "process list unreliable"
+
+#: Utilization of one process: SM, memory bandwidth, encoder, decoder, in percent.
+Shares = tuple[int, int, int, int]
+IDLE: Final[Shares] = (0, 0, 0, 0)
+UNKNOWN: Final = (None, None, None, None)
+
+#: pid, memory, GPU instance, compute instance.
+Entry = tuple[int, int, int, int]
+
+_V1_STRIDE: Final = 16
+_V2_STRIDE: Final = 24
+_WIDEST: Final = 32  # 535.43 to 535.86: 24 bytes and the memory protected by confidential computing
+_ENTRY: Final = {16: struct.Struct("=I4xQ"), 24: struct.Struct("=I4xQII"), 32: struct.Struct("=I4xQII8x")}
+_PATTERN: Final = 0xAA
+_TRIES: Final = 3  # when the buffer is too small; a driver that says so for ever must not hold us (nvtop froze)
+_CAPACITY: Final = 128
+_CAPACITY_MAX: Final = 16384
+
+
+class ProcessKind(NamedTuple):
+    letter: str
+    functions: tuple[str, ...]  # v3, v2, v1
+
+
+def _kind(letter: str, what: str) -> ProcessKind:
+    name = f"nvmlDeviceGet{what}RunningProcesses"
+    return ProcessKind(letter, (f"{name}_v3", f"{name}_v2", name))
+
+
+KINDS: Final = (_kind("C", "Compute"), _kind("G", "Graphics"), _kind("M", "MPSCompute"))
+
+
+class Strides:
+    """Bytes per entry by function, as measured once for this driver."""
+
+    def __init__(self) -> None:
+        self._measured: dict[str, int] = {}
+
+    def of(self, function: str) -> int | None:
+        return self._measured.get(function)
+
+    def measure(self, function: str, written: int, count: int, capacity: int) -> int:
+        """The stride, from how many bytes were *written* for *count* entries. A driver that clears the whole buffer
+        wrote *capacity* entries. Where neither fits, what the header promises, until a list that fits comes by."""
+        for entries in (count, capacity):
+            stride, rest = divmod(written, entries)
+            if not rest and stride in _ENTRY:
+                self._measured[function] = stride
+                return stride
+        return _V2_STRIDE if function.endswith(("_v2", "_v3")) else _V1_STRIDE
+
+    def forget(self, function: str) -> None:
+        self._measured.pop(function, None)
+
+
+class ProcessList:
+    """One of the three lists of a GPU."""
+
+    def __init__(self, handle: Handle, kind: ProcessKind, strides: Strides) -> None:
+        self._handle, self._strides = handle, strides
+        self._names = [name for name in kind.functions if handle.library.function(name) is not None]
+        self._count = c_uint()
+        self._capacity = 0
+        self.function = ""
+        self.stride = _V2_STRIDE
+        self.failure = 0  # the code of the last read
+        self._allocate(_CAPACITY)
+
+    def _allocate(self, capacity: int) -> None:
+        """Room for *capacity* entries of the widest layout."""
+        self._capacity = min(capacity, _CAPACITY_MAX)
+        self._buffer = ctypes.create_string_buffer(self._capacity * _WIDEST)
+        self._view = memoryview(self._buffer)
+        self._bind()
+
+    def _bind(self) -> None:
+        self._call: Callable[[], int] | None = None
+        if self._names:
+            self.function = self._names[0]
+            self._call = self._handle.bind(self.function, ctypes.byref(self._count), self._buffer)
+
+    def read(self) -> bytes:
+        """The entries as the driver wrote them, ``stride`` bytes each; empty (and ``failure`` set) where it failed.
+        Raises Fault when the GPU or the driver is gone."""
+        tries = 0
+        self.failure = 0
+        while self._call is not None:
+            stride = self._strides.of(self.function)
+            if stride is None:
+                ctypes.memset(self._buffer, _PATTERN, len(self._buffer))
+            self._count.value = self._capacity
+            code = self._call()
+            if code == 0:
+                return self._entries(stride)
+            if code == abi.INSUFFICIENT_SIZE:
+                if tries == _TRIES or self._capacity == _CAPACITY_MAX:
+                    self.failure = code
+                    return b""
+                tries += 1
+                self._allocate(max(self._count.value * 2 + 5, self._capacity * 2))
+            elif code in PERMANENT:
+                del self._names[0]
+                self._bind()
+            else:
+                self.failure = code
+                self._handle.failed(code)
+                return b""
+        self.failure = abi.NOT_SUPPORTED
+        return b""
+
+    def _entries(self, stride: int | None) -> bytes:
+        count = min(self._count.value, self._capacity)
+        if count == 0:
+            return b""
+        if stride is None:
+            written = len(bytes(self._view).rstrip(bytes((_PATTERN,))))
+            stride = self._strides.measure(self.function, written, count, self._capacity)
+        self.stride = stride
+        return self._view[: count * stride].tobytes()
+
+    def decode(self, raw: bytes) -> Iterator[Entry]:
+        """The entries of what :meth:`read` gave."""
+        entries = _ENTRY[self.stride].iter_unpack(raw)
+        if self.stride == _V1_STRIDE:
+            return ((pid, memory, abi.NOT_AVAILABLE_32, abi.NOT_AVAILABLE_32) for pid, memory in entries)
+        return entries
+
+    def distrust(self) -> None:
+        """What was decoded makes no sense: measure the stride anew."""
+        self._strides.forget(self.function)
+
+
+class Processes:
+    """The processes on one GPU, merged from its lists. Objects (and the tuple) are reused while nothing changed."""
+
+    def __init__(self, handle: Handle, strides: Strides, gpu_uuid: str, gpu_index: int) -> None:
+        self._lists = tuple((kind.letter, ProcessList(handle, kind, strides)) for kind in KINDS)
+        self._gpu_uuid, self._gpu_index = gpu_uuid, gpu_index
+        self._raw: tuple[bytes, ...] = ()
+        self._shares: Mapping[int, Shares] | None = None
+        self._by_key: dict[tuple[int, int, int], GpuProcess] = {}
+        self._processes: tuple[GpuProcess, ...] = ()
+        self.unreliable = False
+        self.pids: frozenset[int] = frozenset()  # read by the medium tier's thread
+
+    @property
+    def failure(self) -> int:
+        """Why there is no compute list, or 0."""
+        return self._lists[0][1].failure
+
+    def read(self, shares: Mapping[int, Shares] | None, memory_total: int | None) -> tuple[GpuProcess, ...]:
+        """What is on the GPU now. *shares* is the utilization by pid (pids not in it are idle), None where the driver
+        does not tell it. Raises Fault when the GPU or the driver is gone."""
+        raw = tuple([list_.read() for _, list_ in self._lists])
+        if raw != self._raw or shares is not self._shares or self.unreliable:
+            self._merge(raw, shares, memory_total)
+        return self._processes
+
+    def _merge(self, raw: tuple[bytes, ...], shares: Mapping[int, Shares] | None, memory_total: int | None) -> None:
+        limit = memory_total or abi.NOT_AVAILABLE_64
+        found: dict[tuple[int, int, int], tuple[str, int]] = {}
+        self.unreliable = any(list_.failure == abi.INSUFFICIENT_SIZE for _, list_ in self._lists)
+        for (letter, list_), part in zip(self._lists, raw, strict=True):
+            for pid, memory, gi, ci in list_.decode(part) if part else ():
+                if not 0 < pid <= PID_MAX or (memory > limit and memory != abi.NOT_AVAILABLE_64):
+                    self.unreliable = True
+                    list_.distrust()
+                    continue
+                key = (pid, gi, ci)
+                known = found.get(key)
+                found[key] = (letter, memory) if known is None else _joined(known, letter, memory)
+        before = self._by_key
+        self._by_key = {
+            key: self._process(key, kind, memory, shares, before.get(key)) for key, (kind, memory) in found.items()
+        }
+        self._processes = tuple(self._by_key.values())
+        self.pids = frozenset([process.pid for process in self._processes])
+        self._raw, self._shares = raw, shares
+
+    def _process(
+        self,
+        key: tuple[int, int, int],
+        kind: str,
+        memory: int,
+        shares: Mapping[int, Shares] | None,
+        before: GpuProcess | None,
+    ) -> GpuProcess:
+        pid, gi, ci = key
+        bytes_ = None if memory == abi.NOT_AVAILABLE_64 else memory
+        sm, bandwidth, encoder, decoder = UNKNOWN if shares is None else shares.get(pid, IDLE)
+        if (
+            before is not None
+            and before.memory_bytes == bytes_
+            and before.sm_percent == sm
+            and before.memory_bandwidth_percent == bandwidth
+            and before.encoder_percent == encoder
+            and before.decoder_percent == decoder
+            and before.kind == kind
+        ):
+            return before
+        return GpuProcess(
+            pid=pid,
+            gpu_uuid=self._gpu_uuid,
+            kind=kind,
+            gpu_index=self._gpu_index,
+            gpu_instance_id=None if gi == abi.NOT_AVAILABLE_32 else gi,
+            compute_instance_id=None if ci == abi.NOT_AVAILABLE_32 else ci,
+            memory_bytes=bytes_,
+            sm_percent=sm,
+            memory_bandwidth_percent=bandwidth,
+            encoder_percent=encoder,
+            decoder_percent=decoder,
+        )
+
+
+def _joined(known: tuple[str, int], letter: str, memory: int) -> tuple[str, int]:
+    """A pid that is in two lists: both carry the same memory, so the larger figure counts, not the sum."""
+    kind, other = known
+    if letter not in kind:
+        kind = "M" if letter == "M" else f"{kind}+{letter}"
+    if abi.NOT_AVAILABLE_64 in (memory, other):
+        return kind, min(memory, other)
+    return kind, max(memory, other)
+
+
+def _pid_max() -> int:
+    try:
+        return int(Path("/proc/sys/kernel/pid_max").read_text())
+    except (OSError, ValueError):
+        return 1 << 22
+
+
+PID_MAX: Final = _pid_max()
