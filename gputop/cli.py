@@ -29,7 +29,6 @@ NO_ANSWER: Final = 8
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141  # as if SIGPIPE had ended it
 
-DEFAULT_DEMO: Final = "default"
 FIRST_READING: Final = 3.0  # seconds the dashboard waits for one before it opens without
 
 TRY_ONCE: Final = "`gputop --once` prints one table, `gputop --once --json` one JSON object."
@@ -121,10 +120,10 @@ def _add_source_options(parser: argparse.ArgumentParser) -> None:
         "--demo",
         metavar="NAME",
         nargs="?",
-        const=DEFAULT_DEMO,
+        const="",
         help="a simulated machine instead of this one; --demo=help lists them",
     )
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="another course of the same demo")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="another course of the same demo")
 
 
 def _setting(name: str, read: Callable[[str], Any] = str) -> Callable[[str], Any]:
@@ -173,11 +172,12 @@ class Machine:
 
 def _machine(options: argparse.Namespace, to_act: bool) -> Machine:
     if options.demo is not None:
-        from gputop.sources.simulated import SCENARIOS, simulated_machine
+        from gputop.sources.simulated import UnknownScenario, simulated_machine
 
-        if options.demo not in SCENARIOS:
-            raise Refusal(f"--demo={options.demo}: there is no such simulation\n{_scenarios()}")
-        demo = simulated_machine(options.demo, options.seed)
+        try:
+            demo = simulated_machine(options.demo, options.seed)
+        except UnknownScenario as error:
+            raise Refusal(f"--demo: {error}") from None
         return Machine(demo.source, demo.host, demo.signals if to_act else None, simulated=True)
     from gputop.processes.identity import ProcHostReader
     from gputop.sources.nvml import NvmlSource
@@ -193,8 +193,10 @@ def _machine(options: argparse.Namespace, to_act: bool) -> Machine:
 def _scenarios() -> str:
     from gputop.sources.simulated import SCENARIOS
 
-    width = max(map(len, SCENARIOS))
-    return "".join(f"  --demo={name:<{width}}  {words}\n" for name, words in SCENARIOS.items())
+    lines = [(f"--demo={name}" if name else "--demo", words) for name, words in SCENARIOS.items()]
+    lines.append(("--demo=NxMODEL", "so many of those GPUs: 4xh200, 16xb200, 2xl40s"))
+    width = max(len(option) for option, _ in lines)
+    return "".join(f"  {option:<{width}}  {words}\n" for option, words in lines)
 
 
 def _only_asked(snapshot: Snapshot, options: argparse.Namespace, settings: Settings) -> Snapshot:
@@ -276,7 +278,9 @@ def _dashboard(options: argparse.Namespace) -> int:
     )
     poller.stop()
     if options.print_on_exit and poller.latest is not None:
-        _print(_table(_only_asked(poller.latest, options, settings), settings))
+        from gputop.selection import only
+
+        _print(_table(only(poller.latest, settings.gpus)[0], settings))
     return status
 
 
