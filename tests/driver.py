@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import hashlib
 import importlib.metadata
 import os
@@ -24,9 +25,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 SOURCES = Path(__file__).resolve().parent / "simulated_driver"
 CACHE = SOURCES.parents[1] / ".cache" / "simulated_driver"
@@ -71,17 +71,20 @@ def _run(command: Sequence[str | Path]) -> None:
         raise RuntimeError(f"{done.stdout}\nfailed: {' '.join(map(str, command))}")
 
 
-def _once(folder: Path, make: Any) -> Path:
-    """`folder`, filled by make(temporary folder) unless it is there. Two processes may both make it; one wins."""
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
-        try:
-            make(temporary)
-            with contextlib.suppress(OSError):  # somebody else was quicker
+def _once(folder: Path, make: Callable[[Path], object]) -> Path:
+    """`folder`, filled by make(temporary folder) unless it is there: by one process, while others wait."""
+    if folder.exists():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            temporary = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
+            try:
+                make(temporary)
                 temporary.rename(folder)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+            finally:
+                shutil.rmtree(temporary, ignore_errors=True)
     return folder
 
 
@@ -401,10 +404,8 @@ class SimulatedDriver:
             return
         import pynvml
 
-        none = CACHE / "no-driver"
-        if not none.exists():
-            none.write_text("init no_library\n")
-        _configure(self.library, none)
+        none = _once(CACHE / "none", lambda folder: (folder / "scenario").write_text("init no_library\n"))
+        _configure(self.library, none / "scenario")
         self._loaded = None
         pynvml.nvmlLib = None
         pynvml._nvmlLib_refcount = 0

@@ -146,7 +146,10 @@ IMPL(nvmlDeviceGetFieldValues, DEV, int n, nvmlFieldValue_t *f) {
     for (int i = 0; i < n; i++) {
         f[i].timestamp = (long long)(t * 1e6);
         f[i].latencyUsec = 10;
-        f[i].nvmlReturn = field(G, t, &f[i]);
+        char call[24];
+        snprintf(call, sizeof call, "field:%u", f[i].fieldId);
+        f[i].nvmlReturn = apply_faults(call, 0, (int)G);
+        if (f[i].nvmlReturn == OK) f[i].nvmlReturn = field(G, t, &f[i]);
     }
     return OK;
 }

@@ -67,7 +67,7 @@ static u32 index_of(u32 gpu) { /* what NVML numbers it: absent ones do not count
 }
 
 static nvmlReturn_t handle(u32 gpu, nvmlDevice_t *device) {
-    nvmlReturn_t r = apply_faults(-1, 0, (int)gpu); /* a lost GPU gives no handle */
+    nvmlReturn_t r = apply_faults(NULL, 0, (int)gpu); /* a lost GPU gives no handle */
     if (r == OK) *device = &devices[gpu];
     return r;
 }

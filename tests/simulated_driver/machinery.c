@@ -29,6 +29,10 @@ void sleep_us(long us) {
     while (nanosleep(&ts, &ts) && errno == EINTR) {}
 }
 
+void spin_us(long us) { /* as the real driver waits for the GPU: with the CPU */
+    for (u64 until = mono_ns() + (us > 0 ? us : 0) * 1000ULL; mono_ns() < until;) {}
+}
+
 /* ------------------------------------------------------------------- environment */
 
 static long env_long(const char *name, long fallback, long low, long high) {
@@ -123,11 +127,11 @@ nvmlReturn_t enter(struct call *c, int function, int flags, nvmlDevice_t device)
     __atomic_add_fetch(&call_stats[function].calls, 1, __ATOMIC_RELAXED);
     scenario(); /* a driver loaded anew forgets who had initialized */
     if (!(flags & IS_INIT) && !__atomic_load_n(&init_count, __ATOMIC_RELAXED)) return NVML_ERROR_UNINITIALIZED;
-    if (!(flags & ON_DEVICE)) return apply_faults(function, flags & IS_INIT, -1);
+    if (!(flags & ON_DEVICE)) return apply_faults(function_names[function], flags & IS_INIT, -1);
     nvmlReturn_t r = check_device(device, function);
     if (r != OK) return r;
     sleep_us(settings.latency_us);
-    return apply_faults(function, 0, device->index);
+    return apply_faults(function_names[function], 0, device->index);
 }
 
 nvmlReturn_t leave(struct call *c, nvmlReturn_t r) {

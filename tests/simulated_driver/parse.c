@@ -222,7 +222,7 @@ static int parse_quantity(const char *name, char *rest, struct gpu_script *g) {
     return 0;
 }
 
-/* ERROR | delay_us N | delay_ms N | hang, then perhaps "times N" */
+/* ERROR | delay_us N | delay_ms N | spin_us N | hang, then perhaps "times N" */
 static int parse_fault(const char *first, char *rest, struct fault f, struct scenario *s) {
     f.times = INT_MAX;
     for (const char *w = first; w; w = word(&rest)) {
@@ -232,6 +232,8 @@ static int parse_fault(const char *first, char *rest, struct fault f, struct sce
             snprintf(f.call, sizeof f.call, "%s", name);
         } else if (!strcmp(w, "delay_us") || !strcmp(w, "delay_ms")) {
             f.action = FAULT_DELAY, f.value = (long)number_of(word(&rest)) * (w[6] == 'm' ? 1000 : 1);
+        } else if (!strcmp(w, "spin_us")) {
+            f.action = FAULT_SPIN, f.value = (long)number_of(word(&rest));
         } else if (!strcmp(w, "hang")) {
             f.action = FAULT_HANG;
         } else if (!strcmp(w, "times")) {

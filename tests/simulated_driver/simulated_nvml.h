@@ -174,11 +174,12 @@ u64 mono_ns(void);
 u64 wall_us(void);
 double wall_s(void);
 void sleep_us(long us);
+void spin_us(long us);
 void forget_inits(void);
 
-enum { FAULT_ERROR, FAULT_DELAY, FAULT_HANG };
-/* Waits as the scenario says, then gives its error or OK. function < 0: only faults of a whole GPU. */
-nvmlReturn_t apply_faults(int function, int init, int gpu);
+enum { FAULT_ERROR, FAULT_DELAY, FAULT_SPIN, FAULT_HANG };
+/* Waits as the scenario says, then gives its error or OK. call NULL: only faults of a whole GPU. */
+nvmlReturn_t apply_faults(const char *call, int init, int gpu);
 nvmlReturn_t gpu_error(u32 gpu); /* the error of a whole GPU, without waiting */
 
 /* ------------------------------------------------------- automatic values, processes */

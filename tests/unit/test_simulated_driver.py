@@ -260,6 +260,8 @@ def test_faults_come_and_go_while_a_program_runs(nvml: SimulatedDriver) -> None:
         assert error_of(pynvml.nvmlDeviceGetComputeRunningProcesses, two) == pynvml.NVML_ERROR_NO_PERMISSION
         assert error_of(pynvml.nvmlDeviceGetName, one) == pynvml.NVML_ERROR_RESET_REQUIRED
         assert error_of(pynvml.nvmlDeviceGetName, two) == 0
+    with nvml.faulty("call field:82 unknown"):
+        assert [f.nvmlReturn for f in pynvml.nvmlDeviceGetFieldValues(one, [82, 186])] == [pynvml.NVML_ERROR_UNKNOWN, 0]
     with nvml.faulty("call nvmlDeviceGetName insufficient_size times 2"):
         assert [error_of(pynvml.nvmlDeviceGetName, one) for _ in range(4)] == [7, 7, 0, 0]
 
