@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from gputop.sources import Source
 
 USAGE: Final = 2  # 3 to 8: see gputop.sources.SourceError
-NO_GPUS: Final = 7
 NO_ANSWER: Final = 8
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141  # as if SIGPIPE had ended it
@@ -58,13 +57,15 @@ def run(arguments: Sequence[str]) -> int:
     """Do what *arguments* ask for. Returns the exit status; threads inside the driver may be left."""
     from gputop.sources import SourceError
 
+    options = _parse(arguments)
     try:
-        options = _parse(arguments)
         if options.demo == "help":
             return _print(_scenarios())
         return _once(options) if options.once else _dashboard(options)
-    except (Refusal, SourceError) as error:
-        return _complain(str(error), error.exit_status)
+    except Refusal as refusal:
+        return _complain(str(refusal), refusal.exit_status)
+    except SourceError as error:
+        return _complain(str(error) if options.once else f"{error}\n{TRY_DEMO}", error.exit_status)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -206,7 +207,9 @@ def _only_asked(snapshot: Snapshot, options: argparse.Namespace, settings: Setti
     from gputop.selection import only
 
     if not snapshot.gpus:
-        raise Refusal("There are no NVIDIA GPUs here that the driver knows.", NO_GPUS)
+        from gputop.sources.nvml import no_gpus
+
+        raise no_gpus()
     selected, unknown = only(snapshot, settings.gpus)
     if not unknown:
         return selected
@@ -226,9 +229,14 @@ def _once(options: argparse.Namespace) -> int:
     from gputop.model import replace
     from gputop.sample import sample
 
-    settings, _, problems = _settings(options)
+    def get_ready() -> tuple[Settings, tuple[str, ...]]:
+        from gputop.outputs import json_lines, table  # noqa: F401  (while there is nothing to do but wait)
+
+        settings, _, problems = _settings(options)
+        return settings, problems
+
     machine = _machine(options, to_act=False)
-    everything = sample(machine.source, machine.host)
+    everything, (settings, problems) = sample(machine.source, machine.host, get_ready)
     stuck = any(gpu.late for gpu in everything.gpus)
     if not stuck:
         machine.source.close()
@@ -261,7 +269,7 @@ def _dashboard(options: argparse.Namespace) -> int:
 
     first = poller.wait_for_first(FIRST_READING)
     if poller.error is not None:
-        raise Refusal(f"{poller.error}\n{TRY_DEMO}", poller.error.exit_status)
+        raise poller.error
     if first is not None:
         _only_asked(first, options, settings)
     gc.freeze()

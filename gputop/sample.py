@@ -87,11 +87,12 @@ class _GpuReadings:
         return Reading(replace(self.reading.gpu, late=True, error=self.reading.gpu.error or error), ())
 
 
-def sample(source: Source, reader: HostReader) -> Snapshot:
+def sample(source: Source, reader: HostReader, meanwhile: Callable[[], T]) -> tuple[Snapshot, T]:
     """Open *source* and take a snapshot of everything. A GPU for which the driver does not answer in time is ``late``
-    in it, with the cause; the source must not be closed then.
+    in it, with the cause; the source must not be closed then. *meanwhile* is called between the two readings, and what
+    it returned is given back too.
 
-    Raises SourceError when no GPU can be read at all.
+    Raises SourceError when no GPU can be read at all, and what *meanwhile* raises.
     """
     started = time.monotonic()
     try:
@@ -110,6 +111,7 @@ def sample(source: Source, reader: HostReader) -> Snapshot:
         gpu.first.wait(max(0.0, deadline - time.monotonic()))
     host.read({process.pid for gpu in gpus if gpu.reading for process in gpu.reading.processes})
     host_read_at = time.monotonic()
+    got_ready = meanwhile()
     for gpu in gpus:
         gpu.call.join(max(0.0, deadline - time.monotonic()))
         if gpu.call.error is not None:
@@ -120,7 +122,7 @@ def sample(source: Source, reader: HostReader) -> Snapshot:
     if host.problem:
         problems.append(host.problem)
     problems += [f"GPU {reading.gpu.index}: {reading.gpu.error}" for reading in readings if reading.gpu.late]
-    return assemble(
+    snapshot = assemble(
         time.time(),
         readings,
         host.facts,
@@ -131,6 +133,7 @@ def sample(source: Source, reader: HostReader) -> Snapshot:
         took=time.monotonic() - started,
         source=source.name,
     )
+    return snapshot, got_ready
 
 
 class _HostSide:
