@@ -11,7 +11,7 @@ import os
 import pwd
 import resource
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -31,8 +31,9 @@ class ProcHostReader:
     """The :class:`~gputop.processes.HostReader` of a real machine. One thread owns it; only :meth:`exists` and
     :meth:`details` may be called from others."""
 
-    def __init__(self, proc: Path = Path("/proc")) -> None:
+    def __init__(self, proc: Path = Path("/proc"), clock: Callable[[], float] = time.monotonic) -> None:
         self._proc = str(proc)
+        self._clock = clock
         self._host = HostLine(proc)
         self._boot_time = boot_time(proc)
         self._known: dict[int, _Known] = {}
@@ -154,7 +155,7 @@ class ProcHostReader:
 
     def _update(self, pid: int, line: bytes) -> HostFacts:
         known = self._known[pid]
-        now = time.monotonic()
+        now = self._clock()
         if line == known.line and known.at_rest and now < known.look_again_at:
             assert known.facts is not None
             known.at = now
@@ -164,6 +165,7 @@ class ProcHostReader:
         known.count_cpu(stat, now)
         if known.has_changed(stat) or now >= known.look_again_at:
             known.describe(self._proc, stat, self.users)
+            known.look_again_at = now + _patience(stat)
             if known.descriptor >= 0:
                 os.pread(known.descriptor, 1, 0)  # ESRCH: the paths just read may have been the pid's next bearer's
         return known.facts_from(stat, self._boot_time)
@@ -238,9 +240,6 @@ class _Known:
             self.command = command_line(proc, pid) or f"[{self.name}]"
         elif self.command is None:
             self.command = f"[{self.name}]"
-        soonest, latest = LOOK_AGAIN_SECONDS
-        age = time.clock_gettime(time.CLOCK_BOOTTIME) - stat.start_ticks / TICKS_PER_SECOND
-        self.look_again_at = time.monotonic() + (soonest if stat.state == "D" else min(max(age, soonest), latest))
 
     def facts_from(self, stat: Stat, boot_time: float | None) -> HostFacts:
         facts = HostFacts(
@@ -263,6 +262,13 @@ class _Known:
         if self.facts is None or not _same(self.facts, facts):
             self.facts = facts
         return self.facts
+
+
+def _patience(stat: Stat) -> float:
+    """Seconds until owner and command line are looked at again: as long as the process is old, within bounds."""
+    soonest, latest = LOOK_AGAIN_SECONDS
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - stat.start_ticks / TICKS_PER_SECOND
+    return soonest if stat.state == "D" else min(max(age, soonest), latest)
 
 
 def _same(old: HostFacts, new: HostFacts) -> bool:
