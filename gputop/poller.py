@@ -21,7 +21,7 @@ from gputop.bus import Bus, GpuBack, GpuLost, ProcessExited, ProcessStarted, Sna
 from gputop.history import History
 from gputop.lanes import Lanes
 from gputop.model import Driver, Gpu, GpuProcess, Host, HostFacts, ProcessKey, Snapshot, replace
-from gputop.processes import HostReader
+from gputop.processes import HostReader, ProcessDetails
 from gputop.sources import Reading, Source, SourceError
 
 MEDIUM_SECONDS: Final = 1.0
@@ -30,7 +30,7 @@ COUNT_SECONDS: Final = 5.0
 HOST_SECONDS: Final = 1.0
 FIRST_FACTS: Final = 0.05  # how long a new pid's first facts are waited for
 BACK_OFF: Final = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
-RELEASED: Final = "GPU handles are released: press R to take them again"
+RELEASED: Final = "GPU handles are released: press g to take them again"
 
 
 class _Gate:
@@ -129,7 +129,9 @@ class Poller(threading.Thread):
         self.error: SourceError | None = None
         self._interval = interval
         self._wants: dict[str, Collection[int] | None] = {}
+        self._reader = host
         self._host = _HostSide(host)
+        self._pids: frozenset[int] = frozenset()
         self._gate = _Gate()
         self._lanes = Lanes(source.read, ())
         self._assembler = Assembler()
@@ -184,6 +186,10 @@ class Poller(threading.Thread):
         """The first snapshot, or None when the source could not be opened (see ``error``) or is too slow."""
         self._first.wait(timeout)
         return self.latest
+
+    def details(self, key: ProcessKey) -> ProcessDetails | None:
+        """More about one process, read in the caller's thread: not the event loop's."""
+        return self._reader.details(key)
 
     def stop(self) -> None:
         """Stop sampling; waits for nothing."""

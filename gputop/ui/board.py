@@ -14,6 +14,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from gputop.ui.cells import Line, plain, width
+from gputop.ui.glyphs import asciify
 from gputop.ui.palette import Palette
 
 _JOIN = 8  # cells: a gap this small costs less than moving the cursor over it
@@ -95,6 +96,7 @@ class Board(Widget):
 
     DEFAULT_CSS: ClassVar[str] = "Board { width: 100%; height: 1; }"
     can_focus = False
+    ascii_only: ClassVar[bool] = False  # set once for all boards, before the first one is drawn
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
@@ -107,6 +109,8 @@ class Board(Widget):
 
     def show(self, lines: Sequence[Line]) -> None:
         """Draw *lines* from now on; redraws what differs from those shown before."""
+        if self.ascii_only:
+            lines = [asciify(line) for line in lines]
         old, self.lines = self.lines, lines
         cells = self.size.width
         regions: list[Region] = []

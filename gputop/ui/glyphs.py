@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from rich.cells import cell_len
+
 from gputop.ui.cells import Line, Span
 
 
@@ -92,18 +94,18 @@ ASCII: Final = Glyphs(
 )
 
 _TO_ASCII: Final = str.maketrans(
-    {"—": "-", "°": " ", "·": "-", "…": "~", "↓": "v", "↑": "^", "†": "+", "×": "x", "▾": "v", "▴": "^", "▸": ">", "≥": ">"}
+    {"—": "-", "°": " ", "·": "-", "…": "~", "█": "#", "─": "-", "│": "|", "▲": "!", "←": "<", "→": ">", "■": "#", "↓": "v", "↑": "^", "†": "+", "×": "x", "▾": "v", "▴": "^", "▸": ">", "≥": ">"}
 )
 
 
 def asciify(line: Line) -> Line:
-    """*line* with every character that is not ASCII replaced by one that is (`?` where there is no likeness)."""
-    result: list[Span] = []
-    for text, style in line:
-        if not text.isascii():
-            text = text.translate(_TO_ASCII).encode("ascii", "replace").decode("ascii")
-        result.append((text, style))
-    return tuple(result)
+    """*line* in as many cells with every character that is not ASCII replaced (`?` where there is no likeness)."""
+    return tuple([(text if text.isascii() else _ascii(text), style) for text, style in line])
+
+
+def _ascii(text: str) -> str:
+    text = text.translate(_TO_ASCII)
+    return "".join([c if c.isascii() else "?" * cell_len(c) for c in text])
 
 
 def bar(percent: float | None, cells: int, style: str, glyphs: Glyphs, has_track: bool) -> tuple[Span, Span]:

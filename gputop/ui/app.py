@@ -1,0 +1,203 @@
+"""The dashboard as a Textual app: themes, screens, signals of the system, and the way in from the bus."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding
+from textual.screen import Screen
+
+from gputop import settings_file
+from gputop.bus import Bus, GpuBack, GpuLost, SnapshotTaken
+from gputop.history import History
+from gputop.model import Snapshot
+from gputop.poller import Poller
+from gputop.processes import Signals
+from gputop.settings import Settings
+from gputop.text import unicode_works
+from gputop.ui.board import Board
+from gputop.ui.glyphs import ASCII, UNICODE
+from gputop.ui.keys import KEYS
+from gputop.ui.messages import GpuEvent, SnapshotArrived
+from gputop.ui.palette import DARK, MONOCHROME, SIXTEEN, THEMES, Palette
+from gputop.ui.screens.dashboard import Dashboard
+from gputop.ui.view import View
+
+SETTLED: Final = 2.0  # seconds after which what start-up made is no longer looked at by the garbage collector
+RESUME_REPAINT: Final = 0.05
+
+
+def run(
+    *,
+    poller: Poller,
+    bus: Bus,
+    history: History,
+    settings: Settings,
+    settings_path: Path,
+    problems: tuple[str, ...] = (),
+    signals: Signals | None = None,
+    simulated: bool = False,
+) -> int:
+    """Show the dashboard until the user quits. Returns the exit status (128 + n after signal n).
+
+    *signals* None: read-only. *problems*: what was wrong with the settings, to be shown.
+    """
+    app = GputopApp(poller, bus, history, settings, settings_path, problems, signals)
+    app.run(mouse=settings.mouse)
+    return app.return_code or 0
+
+
+class GputopApp(App[None]):
+    """Holds what the screens share; draws nothing itself."""
+
+    TITLE = "gputop"
+    CSS_PATH = "gputop.tcss"
+    BINDINGS: ClassVar[list[Binding]] = [Binding("ctrl+c", "quit", show=False, priority=True)]  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        poller: Poller,
+        bus: Bus,
+        history: History,
+        settings: Settings,
+        settings_path: Path,
+        problems: tuple[str, ...] = (),
+        signals: Signals | None = None,
+    ) -> None:
+        # Colours off is a theme of its own here: attributes instead of greys (Textual's NO_COLOR means greys).
+        os.environ.pop("NO_COLOR", None)
+        super().__init__()
+        self.poller, self.bus, self.history = poller, bus, history
+        self.settings, self.settings_path = settings, settings_path
+        self.settings_problems = problems
+        self.signals = signals
+        self.ascii_only = settings.ascii if settings.ascii is not None else not unicode_works(sys.__stderr__)
+        Board.ascii_only = self.ascii_only
+        for theme in THEMES:
+            self.register_theme(theme)
+        self.apply_theme(settings)
+
+    # -- settings
+
+    @property
+    def view(self) -> View:
+        """How things are to be shown now."""
+        return View(self.settings, ASCII if self.ascii_only else UNICODE, Palette.of(self).has_track and not self.ascii_only)
+
+    def apply_theme(self, settings: Settings) -> None:
+        """The theme set, or the nearest this terminal can show; an unknown one is the default."""
+        name = settings.theme
+        if not settings.color:
+            name = MONOCHROME.name
+        elif name not in self.available_themes:
+            name = DARK.name
+        elif name == DARK.name and self.console.color_system == "standard":
+            name = SIXTEEN.name
+        self.theme = name
+
+    def change_settings(self, settings: Settings) -> str | None:
+        """Apply *settings* and save what changed. Returns why they could not be saved, in words, or None."""
+        before, self.settings = self.settings, settings
+        names = [name for name in Settings.__dataclass_fields__ if getattr(before, name) != getattr(settings, name)]
+        if not names:
+            return None
+        self.use_settings(settings)
+        try:
+            words = settings_file.save(settings, self.settings_path, names)
+        except settings_file.SettingsError as error:
+            return str(error)
+        self.notify(words, timeout=2, markup=False)
+        return None
+
+    def use_settings(self, settings: Settings) -> None:
+        """Apply *settings* for now, without saving them."""
+        before, self.settings = self.settings, settings
+        if settings.refresh != self.poller.interval:
+            self.poller.interval = settings.refresh
+        if (settings.theme, settings.color) != (before.theme, before.color) or self.theme != settings.theme:
+            self.apply_theme(settings)
+        if settings.ascii is not None:
+            self.ascii_only = Board.ascii_only = settings.ascii
+        self.dashboard.rearrange()
+
+    # -- life
+
+    @property
+    def dashboard(self) -> Dashboard:
+        screen = self.screen_stack[0]
+        assert isinstance(screen, Dashboard)
+        return screen
+
+    def get_default_screen(self) -> Screen[Any]:
+        return Dashboard()
+
+    def on_mount(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            loop.add_signal_handler(number, self._end, 128 + number)
+        self.bus.subscribe(SnapshotTaken, self._on_snapshot_taken)
+        self.bus.subscribe(GpuLost, lambda m: self._say_gpu(m.gpu.index, m.gpu.error, True), every=True)
+        self.bus.subscribe(GpuBack, lambda m: self._say_gpu(m.gpu.index, "is back", False), every=True)
+        self.bus.attach(loop)
+        self.theme_changed_signal.subscribe(self, lambda _: self.dashboard.rearrange())
+        self.set_timer(SETTLED, self._settle)
+        for words in self.settings_problems:
+            self.notify(words, title="settings", severity="warning", timeout=10, markup=False)
+
+    def _end(self, status: int) -> None:
+        self.exit(return_code=status)
+
+    def _settle(self) -> None:
+        gc.collect()
+        gc.freeze()
+
+    def _on_snapshot_taken(self, message: SnapshotTaken) -> None:
+        if not _terminal_is_there():
+            self._end(128 + signal.SIGHUP)  # the terminal is gone and nobody said so: no spinning on a dead stdin
+            return
+        self.post_message(SnapshotArrived(message.snapshot))
+
+    def _say_gpu(self, index: int, words: str | None, bad: bool) -> None:
+        self.post_message(GpuEvent(f"GPU {index} {'' if not bad else 'is in trouble: '}{words}", bad))
+
+    def on_snapshot_arrived(self, message: SnapshotArrived) -> None:
+        self.dashboard.show_snapshot(message.snapshot)
+        for screen in self.screen_stack[1:]:
+            handler = getattr(screen, "show_snapshot", None)
+            if handler is not None:
+                handler(message.snapshot)
+
+    def on_gpu_event(self, message: GpuEvent) -> None:
+        self.notify(message.words, severity="error" if message.bad else "information", timeout=8, markup=False)
+
+    @property
+    def latest(self) -> Snapshot | None:
+        return self.dashboard.snapshot
+
+    async def action_quit(self) -> None:
+        self.exit(return_code=0)
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """The command palette: every action of the dashboard."""
+        for key in KEYS:
+            if key.action != "suspend":
+                yield SystemCommand(key.words.capitalize(), f"key {key.shown}", self._runner(key.action))
+
+    def _runner(self, action: str) -> Any:
+        async def run_it() -> None:
+            await self.run_action(f"screen.{action}", self.dashboard)
+
+        return run_it
+
+
+def _terminal_is_there() -> bool:
+    stream = sys.__stdin__
+    return stream is None or stream.closed or os.isatty(stream.fileno()) or "PYTEST_CURRENT_TEST" in os.environ

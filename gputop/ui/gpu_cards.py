@@ -1,0 +1,242 @@
+"""A GPU as a card: a bordered panel with gauges, the memory's curve and everything that goes with it."""
+
+from __future__ import annotations
+
+from gputop import units
+from gputop.model import Severity
+from gputop.ui.cells import Line, Span, fit, width
+from gputop.ui.glyphs import bar
+from gputop.ui.gpu_parts import (
+    GpuDrawing,
+    memory_bar,
+    mig_line,
+    short_name,
+    sparkline,
+    tall_sparkline,
+)
+from gputop.ui.gpu_state import STYLE_OF, memory_remark, remarks, severity_of, temperature_severity
+from gputop.ui.layout import CARD_LINES, TALL_CARD_LINES
+from gputop.ui.palette import load_role
+from gputop.ui.view import View
+
+
+def card(drawing: GpuDrawing, cells: int, lines: int, view: View) -> list[Line]:
+    """*lines* lines of exactly *cells* cells."""
+    inner = cells - 4
+    gpu = drawing.gpu
+    if (gpu.error is not None and not gpu.late) or gpu.asleep:
+        body = _unreadable(drawing, inner, view)
+    else:
+        body = _body(drawing, inner, lines - len(gpu.mig) >= TALL_CARD_LINES, view)
+    body += [mig_line(instance, drawing, inner, view) for instance in gpu.mig]
+    body = body[: lines - 2]
+    body += [((" " * inner, "text"),)] * (lines - 2 - len(body))
+    edge = "accent" if drawing.selected else "faint"
+    side = view.glyphs.side
+    framed: list[Line] = [_top(drawing, cells, edge, view)]
+    framed += [((f"{side} ", edge), *row, (f" {side}", edge)) for row in body]
+    corners = view.glyphs.corners
+    framed.append(((corners[2] + view.glyphs.rule * (cells - 2) + corners[3], edge),))
+    return framed
+
+
+def _top(drawing: GpuDrawing, cells: int, edge: str, view: View) -> Line:
+    """``╭ 0 · NVIDIA H200 · P0 ──── power cap ╮``"""
+    gpu, glyphs = drawing.gpu, view.glyphs
+    state = "" if gpu.performance_state is None or gpu.error else f" {glyphs.bullet} P{gpu.performance_state}"
+    said = remarks(gpu, view.settings, drawing.now) if gpu.error is None or gpu.late else []
+    status = said[0].text if said else ""
+    room = cells - 6 - width(f"{gpu.index} {glyphs.bullet} ") - width(state)
+    status = fit(status, min(width(status), max(0, room - 12)))
+    name = fit(gpu.name, min(width(gpu.name), room - (width(status) + 3 if status else 0)))
+    spans: list[Span] = [
+        (f"{glyphs.corners[0]} ", edge),
+        (f"{gpu.index}", f"{drawing.hue}+b"),
+        (f" {glyphs.bullet} ", "faint"),
+        (name, "title+b"),
+        (state, "dim"),
+        (" ", edge),
+    ]
+    end: list[Span] = [(f" {glyphs.corners[1]}", edge)] if status else [(glyphs.corners[1], edge)]
+    if status:
+        end.insert(0, (f" {status}", said[0].style))
+    taken = sum(width(text) for text, _ in spans) + sum(width(text) for text, _ in end)
+    spans.append((glyphs.rule * (cells - taken), edge))
+    return tuple(spans + end)
+
+
+def _unreadable(drawing: GpuDrawing, inner: int, view: View) -> list[Line]:
+    gpu = drawing.gpu
+    if gpu.asleep:
+        words, style = "Asleep to save power; gputop does not wake it.", "dim"
+    else:
+        words, style = f"{view.glyphs.warning} {gpu.error}", "critical+b"
+    lines: list[Line] = [((" " * inner, "text"),)]
+    for row in _wrap(words, inner):
+        lines.append(((fit(row, inner), style),))
+        style = style.removesuffix("+b")
+    return lines
+
+
+def _wrap(words: str, cells: int) -> list[str]:
+    rows = [""]
+    for word in words.split():
+        longer = f"{rows[-1]} {word}".strip()
+        if width(longer) <= cells or not rows[-1]:
+            rows[-1] = longer
+        else:
+            rows.append(word)
+    return rows
+
+
+def _body(drawing: GpuDrawing, inner: int, tall: bool, view: View) -> list[Line]:
+    gpu, glyphs = drawing.gpu, view.glyphs
+    text = 24 if inner >= 50 else 17  # cells right of the bars
+    gauge = inner - 5 - text
+    utilization = gpu.utilization_gpu_percent
+    track = drawing.track
+    rows: list[Line] = []
+
+    figures = ""
+    if gpu.sm_active_percent is not None:
+        figures = f"  SM {gpu.sm_active_percent:>3.0f}  TC {_number(gpu.tensor_active_percent):>3}"
+        if text > 22 and gpu.dram_bandwidth_percent is not None:
+            figures = figures.replace("  ", " ") + f" BW {gpu.dram_bandwidth_percent:>3.0f}"
+    elif gpu.utilization_memory_percent is not None:
+        figures = f"  mem bus {gpu.utilization_memory_percent:>3}%"
+    engines = _engines(gpu)
+    if engines and text > 22:
+        figures = f" {engines}"
+    rows.append(
+        (
+            ("GPU  ", "dim"),
+            *bar(utilization, gauge, load_role(utilization), glyphs, view.has_track),
+            (fit(units.percent(utilization), 5, right=True), f"{load_role(utilization)}+b"),
+            (fit(figures, text - 5), "dim"),
+        )
+    )
+    if tall and track is not None:
+        rows += _history(drawing, inner, text, track.utilization.last(gauge), load_role(utilization), view)
+
+    remark = memory_remark(gpu, drawing.parts, track and track.trend, view.settings)
+    rows.append(
+        (("MEM  ", "dim"), *memory_bar(drawing, gauge, view), (fit(f" {_sizes(drawing, view)}", text), "text"))
+    )
+    said: Span = (fit(f" {remark.text}" if remark else "", text), remark.style if remark else "dim")
+    if tall and track is not None and view.settings.show_sparklines:
+        curve = _history(drawing, inner, text, track.memory.last(gauge), drawing.hue, view)
+        rows += [(*curve[0][:2], said), *curve[1:]]
+    else:
+        spark: Span = (" " * gauge, "text")
+        if track is not None and view.settings.show_sparklines:
+            spark = sparkline(track.memory.last(gauge), gauge, drawing.hue, glyphs)
+        rows.append((("     ", "dim"), spark, said))
+    rows += [_temperature(drawing, gauge, text, view), _power(drawing, gauge, text, view), _links(drawing, inner, view)]
+    return rows
+
+
+def _history(
+    drawing: GpuDrawing, inner: int, text: int, values: list[float], style: str, view: View
+) -> list[tuple[Span, ...]]:
+    gauge = inner - 5 - text
+    rows = 3 if style == drawing.hue else 2
+    return [
+        (("     ", "dim"), row, (" " * text, "text"))
+        for row in tall_sparkline(values, gauge, rows, style, view.glyphs)
+    ]
+
+
+def _sizes(drawing: GpuDrawing, view: View) -> str:
+    gpu, parts = drawing.gpu, drawing.parts
+    used = parts.used if parts is not None else gpu.memory_used_bytes
+    scale, unit, digits = (units.MIB, "MiB", 0) if view.settings.memory_unit == "MiB" else (units.GIB, "GiB", 1)
+    left = units.UNKNOWN if used is None else f"{used / scale:.{digits}f}"
+    right = units.UNKNOWN if not gpu.memory_total_bytes else f"{gpu.memory_total_bytes / scale:.{digits}f}"
+    shared = " shared" if gpu.memory_is_shared else ""
+    return f"{left} / {right} {unit}{shared}"
+
+
+def _engines(gpu: object) -> str:
+    """Video engines, where one of them is busy."""
+    named = (
+        ("ENC", getattr(gpu, "utilization_encoder_percent", None)),
+        ("DEC", getattr(gpu, "utilization_decoder_percent", None)),
+        ("JPG", getattr(gpu, "utilization_jpeg_percent", None)),
+        ("OFA", getattr(gpu, "utilization_ofa_percent", None)),
+    )
+    return " ".join(f"{name} {value:>3}" for name, value in named if value)
+
+
+def _temperature(drawing: GpuDrawing, gauge: int, text: int, view: View) -> Line:
+    gpu = drawing.gpu
+    severity = temperature_severity(gpu, view.settings)
+    value = gpu.temperature_celsius
+    limit = gpu.facts.temperature_slowdown_celsius or gpu.facts.temperature_max_celsius
+    if limit is None and value is not None and gpu.temperature_margin_celsius is not None:
+        limit = value + gpu.temperature_margin_celsius
+    share = None if value is None else 100 * value / (limit or 100)
+    style = STYLE_OF[severity].removesuffix("+b") if severity else load_role(None if share is None else share * 0.8)
+    rest = ""
+    if value is not None and limit is not None:
+        to_limit = units.temperature_difference(limit - value, view.settings.temperature_unit)
+        rest = f"  {to_limit} to limit"
+    if gpu.temperature_memory_celsius is not None and text > 22:
+        rest = f"  {rest.strip().split(' ')[0]} left" if rest else ""
+        rest += f" {view.glyphs.bullet} HBM {view.temperature(gpu.temperature_memory_celsius).removesuffix('C')}"
+    elif gpu.fan_percent is not None and text > 22:
+        rest = f"  {rest.strip().split(' ')[0]} left" if rest else ""
+        rest += f" {view.glyphs.bullet} fan {gpu.fan_percent}%"
+    reading = view.temperature(value)
+    if severity >= Severity.WARNING:
+        reading = f"{view.glyphs.warning}{reading}"
+    return (
+        ("TEMP ", "dim"),
+        *bar(share, gauge, style, view.glyphs, view.has_track),
+        (fit(reading, 6, right=True), STYLE_OF[severity] if severity else "text"),
+        (fit(rest, text - 6), "dim"),
+    )
+
+
+def _power(drawing: GpuDrawing, gauge: int, text: int, view: View) -> Line:
+    gpu = drawing.gpu
+    share = None
+    if gpu.power_watts is not None and (gpu.power_limit_watts or gpu.facts.power_limit_max_watts):
+        share = 100 * gpu.power_watts / (gpu.power_limit_watts or gpu.facts.power_limit_max_watts or 1)
+    severity = severity_of(share, view.settings.threshold_power)
+    style = STYLE_OF[severity].removesuffix("+b") if severity else load_role(share)
+    watts = units.UNKNOWN if gpu.power_watts is None else f"{gpu.power_watts:.0f} W"
+    of = "" if gpu.power_limit_watts is None else f" / {gpu.power_limit_watts:.0f} W"
+    return (
+        ("PWR  ", "dim"),
+        *bar(share, gauge, style, view.glyphs, view.has_track),
+        (fit(watts, 6, right=True), STYLE_OF[severity] if severity else "text"),
+        (fit(of, text - 6), "dim"),
+    )
+
+
+def _links(drawing: GpuDrawing, inner: int, view: View) -> Line:
+    """PCIe, NVLink and clocks, as many as there is room for, in constant cells."""
+    gpu, glyphs = drawing.gpu, view.glyphs
+    down, up = glyphs.down, glyphs.up
+    spans: list[Span] = [
+        ("PCIe ", "dim"),
+        (f"{down}{units.rate(gpu.pcie_rx_bytes_per_second):<5}{up}{units.rate(gpu.pcie_tx_bytes_per_second):<5}", "text"),
+    ]
+    room = inner - 17
+    clocks = f"{_number(gpu.clock_sm_mhz):>4}/{_number(gpu.clock_memory_mhz):<5}MHz"
+    if gpu.nvlink_rx_bytes_per_second is not None and room >= 6 + 12 + 4 + 17:
+        rx, tx = units.rate(gpu.nvlink_rx_bytes_per_second), units.rate(gpu.nvlink_tx_bytes_per_second)
+        spans += [(" NVL ", "dim"), (f"{down}{rx:<5}{up}{tx:<5}", "text")]
+        room -= 17
+    if room >= 18:
+        spans += [(fit(f"SM/mem {clocks}" if room >= 20 else clocks, room, right=True), "dim")]
+        room = 0
+    spans.append((" " * room, "text"))
+    return tuple(spans)
+
+
+def _number(value: float | None) -> str:
+    return units.UNKNOWN if value is None else f"{value:.0f}"
+
+
+__all__ = ["CARD_LINES", "card", "short_name"]

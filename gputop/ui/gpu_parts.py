@@ -1,0 +1,177 @@
+"""Pieces that GPU lines and GPU cards are made of."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from gputop import units
+from gputop.history import Track
+from gputop.model import Gpu, MigInstance, Severity
+from gputop.ui.cells import Line, Span, fit
+from gputop.ui.glyphs import Glyphs, levels
+from gputop.ui.gpu_state import STYLE_OF, MemoryParts, severity_of, temperature_severity
+from gputop.ui.palette import gpu_role, load_role
+from gputop.ui.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class GpuDrawing:
+    """Everything one GPU is drawn from."""
+
+    gpu: Gpu
+    parts: MemoryParts | None
+    track: Track | None
+    now: float
+    selected: bool = False
+
+    @property
+    def hue(self) -> str:
+        return gpu_role(self.gpu.index)
+
+
+def short_name(name: str) -> str:
+    """Without what all names have: ``NVIDIA GeForce RTX 4090`` is ``RTX 4090``."""
+    for prefix in ("NVIDIA ", "GeForce ", "Tesla "):
+        name = name.removeprefix(prefix)
+    return name
+
+
+def memory_bar(drawing: GpuDrawing, cells: int, view: View) -> Line:
+    """The stack: living processes, held by the dead, unattributed, reserved, free; with the peak's mark."""
+    parts, glyphs = drawing.parts, view.glyphs
+    if parts is None or cells <= 0:
+        return ((_track(cells, view), "faint@track"),)
+    ends = []
+    total = 0
+    for amount in (parts.live, parts.ghost, parts.unattributed, parts.reserved):
+        total += amount
+        ends.append(min(cells, total * cells / parts.total))
+    live = round(ends[0])
+    ghost = max(round(ends[1]), live + (1 if parts.ghost else 0))
+    unattributed = round(ends[2])
+    unattributed = max(ghost, unattributed)
+    reserved = max(unattributed, round(ends[3]))
+    text = glyphs.full * live
+    if ghost == live and unattributed == ghost:
+        text = _eighths(ends[0], cells, glyphs)  # free follows: tell eighths of a cell
+        reserved = max(reserved, len(text))
+        ghost = unattributed = len(text)
+    spans: list[Span] = [(text, f"{drawing.hue}@track")]
+    if ghost > len(text):
+        spans.append((glyphs.ghost * (ghost - len(text)), "ghost+b@track"))
+    if unattributed > ghost:
+        spans.append((glyphs.unattributed * (unattributed - ghost), "unattributed@track"))
+    if reserved > unattributed:
+        spans.append((glyphs.reserved * (min(reserved, cells) - unattributed), "reserved@track"))
+    taken = sum(len(span_text) for span_text, _ in spans)
+    free = _track(cells - taken, view)
+    peak = drawing.track.peak_bytes if drawing.track is not None else None
+    if peak is not None and free:
+        at = min(cells - 1, math.ceil(peak * cells / parts.total) - 1) - taken
+        if 0 <= at < len(free):
+            spans += [(free[:at], "faint@track"), (glyphs.peak, "dim@track"), (free[at + 1 :], "faint@track")]
+            free = ""
+    spans.append((free, "faint@track"))
+    return tuple(span for span in spans if span[0])
+
+
+def _eighths(value: float, cells: int, glyphs: Glyphs) -> str:
+    eighths = min(cells * 8, round(value * 8)) or (1 if value > 0 else 0)
+    full, part = divmod(eighths, 8)
+    piece = glyphs.parts[part]
+    return glyphs.full * full + (piece if piece != " " else "")
+
+
+def _track(cells: int, view: View) -> str:
+    return (" " if view.has_track else view.glyphs.track) * max(0, cells)
+
+
+def sparkline(values: list[float], cells: int, style: str, glyphs: Glyphs) -> Span:
+    """One row of the newest *cells* buckets."""
+    return fit(levels(values[-cells:], glyphs), cells, right=True), style
+
+
+def tall_sparkline(values: list[float], cells: int, rows: int, style: str, glyphs: Glyphs) -> list[Span]:
+    """*rows* rows, the top one first, that together tell *rows* times as many levels."""
+    values = values[-cells:]
+    steps = len(glyphs.levels) - 1
+    result = []
+    for row in range(rows - 1, -1, -1):
+        marks = []
+        for value in values:
+            if value != value:
+                marks.append(" ")
+                continue
+            level = max(1, math.ceil(min(100.0, value) * steps * rows / 100)) - row * steps
+            marks.append(glyphs.levels[min(steps, level)] if level > 0 else " ")
+        result.append((fit("".join(marks), cells, right=True), style))
+    return result
+
+
+def size_pair(parts: MemoryParts | None, gpu: Gpu, view: View) -> str:
+    """``88.1/140.4G``: used and total in one unit."""
+    total = gpu.memory_total_bytes
+    used = parts.used if parts is not None else gpu.memory_used_bytes
+    if view.settings.memory_unit == "MiB":
+        scale, suffix, digits = units.MIB, "M", 0
+    else:
+        scale, suffix, digits = units.GIB, "G", 1
+    left = units.UNKNOWN if used is None else f"{used / scale:.{digits}f}"
+    right = units.UNKNOWN if not total else f"{total / scale:.{digits}f}"
+    return f"{left}/{right}{suffix}"
+
+
+def percent_span(value: float | None, cells: int = 5) -> Span:
+    """A percentage in its load's colour."""
+    return fit(units.percent(value), cells, right=True), load_role(value)
+
+
+def figure(label: str, value: float | None, digits: int = 3) -> tuple[Span, Span]:
+    """``SM  92``: a dim label and a percentage without its sign."""
+    text = units.UNKNOWN if value is None else f"{value:.0f}"
+    return (f" {label}", "dim"), (fit(text, digits, right=True), "text" if value is not None else "dim")
+
+
+def temperature_span(gpu: Gpu, view: View, cells: int) -> Span:
+    severity = temperature_severity(gpu, view.settings)
+    text = view.temperature(gpu.temperature_celsius)
+    if severity >= Severity.WARNING:
+        text = f"{view.glyphs.warning}{text}"
+    return fit(text, cells, right=True), STYLE_OF[severity] if severity else "text"
+
+
+def power_text(gpu: Gpu) -> str:
+    """``694/700W``."""
+    power = units.UNKNOWN if gpu.power_watts is None else f"{gpu.power_watts:.0f}"
+    return f"{power}W" if gpu.power_limit_watts is None else f"{power}/{gpu.power_limit_watts:.0f}W"
+
+
+def power_span(gpu: Gpu, view: View, cells: int) -> Span:
+    share = None
+    if gpu.power_watts is not None and gpu.power_limit_watts:
+        share = 100 * gpu.power_watts / gpu.power_limit_watts
+    severity = severity_of(share, view.settings.threshold_power)
+    return fit(power_text(gpu), cells, right=True), STYLE_OF[severity] if severity else "text"
+
+
+def pcie_text(gpu: Gpu, view: View) -> str:
+    """``↓ 76M ↑ 16M``: to and from the GPU, bytes a second, in constant cells."""
+    down, up = view.glyphs.down, view.glyphs.up
+    return f"{down}{units.rate(gpu.pcie_rx_bytes_per_second):>5} {up}{units.rate(gpu.pcie_tx_bytes_per_second):>5}"
+
+
+def mig_line(instance: MigInstance, drawing: GpuDrawing, cells: int, view: View) -> Line:
+    """One MIG instance: its profile, memory bar and figures."""
+    label = fit(f"  {instance.gpu_instance_id}.{instance.compute_instance_id} {instance.name}", 16)
+    if instance.error is not None:
+        return ((label, "dim"), (fit(f"{view.glyphs.warning} {instance.error}", cells - 16), "critical"))
+    used, total = instance.memory_used_bytes, instance.memory_total_bytes
+    parts = None
+    if used is not None and total:
+        parts = MemoryParts(total, used, 0, 0, instance.memory_reserved_bytes or 0)
+    text = f"{view.memory(used)}/{view.memory(total)}"
+    sm = "" if instance.sm_active_percent is None else f" SM {instance.sm_active_percent:.0f}%"
+    room = max(6, min(44, cells - 16 - 24))
+    bar = memory_bar(GpuDrawing(drawing.gpu, parts, None, drawing.now), room, view)
+    return ((label, "dim"), *bar, (fit(f" {text}{sm}", cells - 16 - room), "text"))

@@ -1,0 +1,147 @@
+"""What a GPU's figures mean in words: the parts of its memory, and what deserves saying, worst first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from gputop import units
+from gputop.history import Trend
+from gputop.model import Gpu, GpuProcess, Severity, memory_by_pid
+from gputop.settings import Settings, Thresholds
+
+UNATTRIBUTED_SHOWN: Final = 512 * units.MIB  # the normal gap on an H200 is 43 MiB
+XID_SHOWN: Final = 600.0  # seconds
+STYLE_OF: Final = {
+    Severity.NORMAL: "dim",
+    Severity.INFO: "dim",
+    Severity.WARNING: "warning",
+    Severity.CRITICAL: "critical+b",
+}
+
+
+class Remark(NamedTuple):
+    """Something to say about a GPU."""
+
+    severity: Severity
+    words: str
+
+    @property
+    def text(self) -> str:
+        """With a sign where it is a warning, so that it is never told by colour alone."""
+        return f"▲ {self.words}" if self.severity >= Severity.WARNING else self.words
+
+    @property
+    def style(self) -> str:
+        return STYLE_OF[self.severity]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryParts:
+    """The memory bar's parts, bytes. ``live`` is all that is used where it cannot be told apart."""
+
+    total: int
+    live: int
+    ghost: int
+    unattributed: int
+    reserved: int
+    ghosts: tuple[int, ...] = ()  # dead pids that hold memory, the largest first
+
+    @property
+    def used(self) -> int:
+        return self.live + self.ghost + self.unattributed
+
+
+def memory_parts(gpu: Gpu, processes: Iterable[GpuProcess]) -> MemoryParts | None:
+    """None where total or used is not known."""
+    total, used = gpu.memory_total_bytes, gpu.memory_used_bytes
+    if not total or used is None:
+        return None
+    processes = list(processes)
+    dead = {process.pid for process in processes if process.exists is False}
+    by_pid = memory_by_pid(processes)
+    ghosts = sorted((pid for pid in dead if by_pid.get(pid)), key=lambda pid: -(by_pid[pid] or 0))
+    ghost = min(used, sum(by_pid[pid] or 0 for pid in ghosts))
+    unattributed = min(gpu.memory_unattributed_bytes or 0, used - ghost)
+    return MemoryParts(total, used - ghost - unattributed, ghost, unattributed, gpu.memory_reserved_bytes or 0, tuple(ghosts))
+
+
+def severity_of(value: float | None, thresholds: Thresholds | None) -> Severity:
+    """How bad *value* is."""
+    if value is None or thresholds is None or value < thresholds.warning:
+        return Severity.NORMAL
+    return Severity.CRITICAL if value >= thresholds.critical else Severity.WARNING
+
+
+def temperature_severity(gpu: Gpu, settings: Settings) -> Severity:
+    """By the driver's own limits where it tells them, else by the settings'."""
+    if gpu.temperature_celsius is None:
+        return Severity.NORMAL
+    if gpu.temperature_margin_celsius is not None:
+        margin = gpu.temperature_margin_celsius
+        return Severity.CRITICAL if margin <= 0 else Severity.WARNING if margin <= 5 else Severity.NORMAL
+    slowdown = gpu.facts.temperature_slowdown_celsius
+    if slowdown is not None:
+        return severity_of(gpu.temperature_celsius, Thresholds(slowdown - 5, slowdown))
+    return severity_of(gpu.temperature_celsius, settings.threshold_temperature)
+
+
+def remarks(gpu: Gpu, settings: Settings, now: float) -> list[Remark]:
+    """What is to be said of the GPU beside its memory, worst first."""
+    found: list[Remark] = []
+    if gpu.late:
+        found.append(Remark(Severity.WARNING, f"stale {units.duration(now - gpu.read_at)}: the driver is late"))
+    for xid in reversed(gpu.xids):
+        if now - xid.at < XID_SHOWN:
+            found.append(Remark(xid.severity, f"Xid {xid.code} {units.duration(now - xid.at)} ago: {xid.words}"))
+            break
+    facts = gpu.facts
+    if facts.rows_remap_failed:
+        found.append(Remark(Severity.CRITICAL, "row remapping failed: replace the board"))
+    if facts.recovery_action is not None:
+        found.append(Remark(Severity.CRITICAL, facts.recovery_action))
+    elif facts.rows_remap_pending:
+        found.append(Remark(Severity.WARNING, "row remap pending: reset needed"))
+    if facts.ecc_uncorrected:
+        found.append(Remark(Severity.WARNING, f"{facts.ecc_uncorrected} uncorrected ECC"))
+    heat = temperature_severity(gpu, settings)
+    if heat >= Severity.WARNING:
+        found.append(Remark(heat, "at its temperature limit" if heat is Severity.CRITICAL else "hot"))
+    found += [Remark(reason.severity, reason.words) for reason in gpu.event_reasons or ()]
+    found += [Remark(Severity.INFO, note) for note in gpu.notes]
+    return sorted(found, key=lambda remark: -remark.severity)
+
+
+def memory_remark(gpu: Gpu, parts: MemoryParts | None, trend: Trend | None, settings: Settings) -> Remark | None:
+    """The one thing to say about its memory."""
+    if parts is None:
+        return None
+    usable = max(1, parts.total - parts.reserved)
+    share = 100 * parts.used / usable
+    severity = severity_of(share, settings.threshold_memory)
+    if parts.ghosts:
+        more = f" +{len(parts.ghosts) - 1}" if len(parts.ghosts) > 1 else ""
+        size = units.size(parts.ghost, settings.memory_unit)
+        return Remark(Severity.WARNING, f"{size} held by dead {parts.ghosts[0]}{more}")
+    if trend is not None and trend.bytes_per_second:
+        growing = trend.bytes_per_second > 0
+        per_minute = trend.bytes_per_second * 60
+        words = f"{'+' if growing else '-'}{units.size(abs(per_minute), settings.memory_unit)}/min"
+        if growing and trend.seconds_to_full is not None and trend.seconds_to_full < 2 * 86400:
+            soon = Severity.CRITICAL if trend.seconds_to_full < 120 else Severity.WARNING
+            return Remark(max(severity, soon), f"{words} full in {_until(trend.seconds_to_full)}")
+        return Remark(severity, words)
+    if parts.unattributed >= UNATTRIBUTED_SHOWN:
+        return Remark(max(severity, Severity.INFO), f"{units.size(parts.unattributed, settings.memory_unit)} unattributed")
+    if severity >= Severity.WARNING:
+        return Remark(severity, f"{share:.0f}% full")
+    return None
+
+
+def _until(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h"

@@ -1,0 +1,52 @@
+"""Every key of the dashboard, once: the bindings, the footer, the help and the command palette are made of this.
+
+An escape sequence torn apart by a slow link leaves single letters behind (``O``, ``P`` to ``S``, ``[``, ``A`` to ``D``,
+``F``, ``H``, digits, ``~``): none of these is bound to anything that changes something (a test looks).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+TORN: Final = frozenset("O P Q R S [ A B C D F H ~ 0 1 2 3 4 5 6 7 8 9".split())
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One action and the keys that do it, in Textual's names."""
+
+    action: str
+    keys: tuple[str, ...]
+    shown: str  # as the help writes them
+    words: str
+    footer: str = ""  # the F-key's label; empty: not in the footer
+    fkey: str = ""
+    letter: str = ""
+
+
+KEYS: Final = (
+    Key("help", ("f1", "question_mark"), "F1 ?", "what the keys and the figures mean", "Help", "F1", "?"),
+    Key("settings", ("f2", "s"), "F2 s", "settings: refresh interval, columns, theme, charts…", "Setup", "F2", "s"),
+    Key("filter", ("f3", "f4", "slash"), "F3 F4 /", "filter: text, user:, gpu:, pid:, mem>10G", "Filter", "F3", "/"),
+    Key("tree", ("f5", "t"), "F5 t", "processes as a tree", "Tree", "F5", "t"),
+    Key("sort", ("f6", "o"), "F6 o", "choose the column to sort by", "Sort", "F6", "o"),
+    Key("chart", ("f7", "c"), "F7 c", "the history chart: off, or the next metric", "Chart", "F7", "c"),
+    Key("kill", ("f9", "k"), "F9 k", "send a signal to the tagged processes, else to the one at the cursor", "Kill", "F9", "k"),
+    Key("quit", ("f10", "q", "ctrl+c"), "F10 q ^C", "quit", "Quit", "F10", "q"),
+    Key("details", ("enter",), "Enter", "details of the process or the GPU at the cursor"),
+    Key("tag", ("space",), "Space", "tag the process"),
+    Key("untag_all", ("U",), "U", "untag all"),
+    Key("user", ("u",), "u", "only the processes of one user, and back"),
+    Key("kind", ("y",), "y", "only compute, only graphics, all"),
+    Key("invert", ("I",), "I", "invert the sort"),
+    Key("unfold", ("plus",), "+", "unfold in the tree"),
+    Key("fold", ("minus",), "-", "fold in the tree"),
+    Key("pause", ("p",), "p", "pause the screen, and go on"),
+    Key("refresh", ("f11", "r"), "r", "sample now"),
+    Key("next_pane", ("tab",), "Tab", "between GPUs, chart and processes"),
+    Key("previous_pane", ("shift+tab",), "Shift+Tab", "the other way round"),
+    Key("release", ("g",), "g", "let go of all GPU handles (for a driver reload, reset or MIG change), take them again"),
+    Key("repaint", ("ctrl+l",), "^L", "draw the screen anew"),
+    Key("suspend", ("ctrl+z",), "^Z", "suspend to the shell"),
+)

@@ -1,0 +1,26 @@
+"""What the bus says, as messages of Textual's."""
+
+from __future__ import annotations
+
+from textual.message import Message
+
+from gputop.model import Snapshot
+
+
+class SnapshotArrived(Message):
+    """A new snapshot; a newer one in the queue replaces it."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__()
+        self.snapshot = snapshot
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, SnapshotArrived)
+
+
+class GpuEvent(Message):
+    """A GPU was lost, or is back: said in a toast."""
+
+    def __init__(self, words: str, bad: bool) -> None:
+        super().__init__()
+        self.words, self.bad = words, bad

@@ -1,0 +1,361 @@
+"""The main screen: header, GPUs, chart, processes, footer, by the plan of layout.py."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal
+from textual.screen import Screen
+from textual.widgets import Input
+
+from gputop.model import Snapshot
+from gputop.selection import only
+from gputop.settings import METRICS
+from gputop.ui import exact_output
+from gputop.ui.board import Board
+from gputop.ui.cells import fit
+from gputop.ui.keys import KEYS
+from gputop.ui.layout import LEAST_HEIGHT, LEAST_WIDTH, Plan, plan
+from gputop.ui.view import View
+from gputop.ui.widgets.footer import Footer
+from gputop.ui.widgets.gpu_area import GpuArea
+from gputop.ui.widgets.header import Header, HostLine, problem_line
+from gputop.ui.widgets.history_chart import HistoryChart
+from gputop.ui.widgets.process_table import ProcessTable
+
+if TYPE_CHECKING:
+    from gputop.ui.app import GputopApp
+
+HOST_LINE_FROM = 22  # lines
+
+
+class Dashboard(Screen[None]):
+    """Draws what :meth:`show_snapshot` is given and does what the keys ask for."""
+
+    BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
+        Binding(",".join(key.keys), key.action, key.words, show=False) for key in KEYS
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        exact_output.install(self)
+        self.snapshot: Snapshot | None = None  # as it is shown: the GPUs chosen, and frozen while paused
+        self.paused = False
+        self._plan: tuple[Any, ...] | None = None
+
+    @property
+    def gputop(self) -> GputopApp:
+        from gputop.ui.app import GputopApp
+
+        assert isinstance(self.app, GputopApp)
+        return self.app
+
+    def compose(self) -> ComposeResult:
+        self.header = Header(id="header")
+        self.host_line = HostLine(id="host")
+        self.banner = Board(id="banner")
+        self.gpus = GpuArea(id="gpus")
+        self.chart = HistoryChart(id="chart")
+        self.table = ProcessTable(id="processes")
+        hidden = frozenset({"kill"}) if self.gputop.signals is None else frozenset()
+        self.footer = Footer(hidden=hidden, id="footer")
+        self.notice = Board(id="notice")
+        yield from (self.header, self.host_line, self.banner, self.gpus, self.chart, self.table, self.footer, self.notice)
+        with Horizontal(id="filter"):
+            self.filter_label = Board(id="filter-label")
+            yield self.filter_label
+            self.filter_text = Input(id="filter-text", select_on_focus=False)
+            self.filter_text.cursor_blink = False
+            yield self.filter_text
+
+    def on_mount(self) -> None:
+        self.table.focus()
+        latest = self.gputop.poller.latest
+        if latest is not None:
+            self.show_snapshot(latest)
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.rearrange()
+
+    def on_screen_resume(self) -> None:
+        self.rearrange()
+
+    # -- drawing
+
+    def show_snapshot(self, snapshot: Snapshot) -> None:
+        """Draw *snapshot*, unless the screen is paused."""
+        if self.paused and self.snapshot is not None:
+            return
+        self.snapshot = only(snapshot, self.gputop.settings.gpus)[0]
+        if not self.snapshot.gpus and snapshot.gpus:
+            self.snapshot = snapshot  # none of those chosen is here
+        self._draw()
+
+    def rearrange(self) -> None:
+        """Size, theme or settings changed: draw all of it anew."""
+        self._plan = None
+        for board in self.query(Board):
+            board.redraw()
+        if self.snapshot is not None and self.size.width:
+            self.snapshot = self._chosen()
+            self._draw()
+
+    def _chosen(self) -> Snapshot:
+        latest = self.gputop.poller.latest
+        assert self.snapshot is not None
+        if self.paused or latest is None:
+            return self.snapshot
+        chosen = only(latest, self.gputop.settings.gpus)[0]
+        return chosen if chosen.gpus else latest
+
+    def _draw(self) -> None:
+        snapshot, view = self.snapshot, self.gputop.view
+        width, height = self.app.size
+        if snapshot is None or not width:
+            return
+        small = width < LEAST_WIDTH or height < LEAST_HEIGHT
+        arrangement = self._arrange(snapshot, view, width, height, small)
+        if small:
+            words = f"too small: {width}×{height}; gputop needs {LEAST_WIDTH}×{LEAST_HEIGHT}"
+            self.notice.show([((fit(words, width), "warning+b"),)])
+            return
+        asked = self.gputop.settings.refresh
+        self.header.show_snapshot(snapshot, view, asked=asked, paused="PAUSED" if self.paused else "")
+        if self.host_line.display:
+            self.host_line.show_snapshot(snapshot, view)
+        if self.banner.display:
+            self.banner.show([problem_line(snapshot.problems, view, width)])
+        self.gpus.show_snapshot(snapshot, snapshot.gpus, self.gputop.history, arrangement, view)
+        if self.chart.display:
+            self.chart.show_snapshot(snapshot, self.gputop.history, view)
+        if self.table.display:
+            self.table.show_snapshot(snapshot, view)
+        self._want()
+
+    def _want(self) -> None:
+        pids = None if self.table.wants_all else self.table.visible_pids
+        self.gputop.poller.want("table", pids if self.table.display else ())
+
+    def _arrange(self, snapshot: Snapshot, view: View, width: int, height: int, small: bool) -> Plan:
+        """Give every board its lines, where that has changed."""
+        settings = view.settings
+        mig = [len(gpu.mig) for gpu in snapshot.gpus]
+        host = settings.show_host and height >= HOST_LINE_FROM
+        banner = bool(snapshot.problems)
+        key = (width, height, len(mig), sum(mig), max(mig, default=0), banner, host, settings, small)
+        if self._plan is not None and self._plan[0] == key:
+            return self._plan[1]  # type: ignore[no-any-return]
+        arrangement = plan(
+            width,
+            height - host,
+            len(mig),
+            mig=sum(mig),
+            most_mig=max(mig, default=0),
+            banner=banner,
+            show_gpus=settings.show_gpus,
+            show_chart=settings.show_chart,
+            show_table=settings.show_processes,
+        )
+        self._plan = (key, arrangement)
+        for board, lines in (
+            (self.header, 1),
+            (self.host_line, int(host)),
+            (self.banner, int(banner)),
+            (self.gpus, arrangement.gpus),
+            (self.chart, arrangement.chart),
+            (self.table, arrangement.table),
+            (self.footer, 1),
+            (self.notice, 0),
+        ):
+            shown = (board is self.notice) if small else lines > 0
+            board.display = shown
+            if shown:
+                board.styles.height = max(1, lines)
+        self.footer.update()
+        return arrangement
+
+    # -- keys
+
+    def action_help(self) -> None:
+        from gputop.ui.screens.help import HelpScreen
+
+        self.app.push_screen(HelpScreen(self.gputop.view))
+
+    def action_settings(self) -> None:
+        from gputop.ui.screens.settings import SettingsScreen
+
+        gputop = self.gputop
+        latest = gputop.poller.latest
+        self.app.push_screen(
+            SettingsScreen(
+                settings=gputop.settings,
+                on_change=gputop.change_settings,
+                path=gputop.settings_path,
+                problems=gputop.settings_problems,
+                themes=tuple(sorted(self.app.available_themes)),
+                gpus=latest.gpus if latest is not None else (),
+                glyphs=gputop.view.glyphs,
+            )
+        )
+
+    def action_filter(self) -> None:
+        self.query_one("#filter").add_class("asked")
+        self.filter_label.show([((" Filter: ", "key+b@bar"),)])
+        self.filter_text.value = self.table.filter_text
+        self.filter_text.focus()
+
+    @on(Input.Changed, "#filter-text")
+    def _filter_changed(self, event: Input.Changed) -> None:
+        problem = self.table.set_filter(event.value)
+        words = fit(" Filter: ", 9) if problem is None else fit(" Filter? ", 9)
+        self.filter_label.show([((words, "key+b@bar" if problem is None else "warning+b@bar"),)])
+        self._want()
+
+    @on(Input.Submitted, "#filter-text")
+    def _filter_done(self) -> None:
+        problem = self.table.set_filter(self.filter_text.value)
+        if problem is not None:
+            self.notify(problem, severity="warning", markup=False)
+        self._close_filter()
+
+    def _close_filter(self) -> None:
+        self.query_one("#filter").remove_class("asked")
+        self.table.focus()
+
+    def key_escape(self) -> None:
+        """Closes the filter and clears it; changes nothing else, since a torn escape sequence begins with it."""
+        if self.query_one("#filter").has_class("asked"):
+            self.table.set_filter("")
+            self._close_filter()
+
+    def action_tree(self) -> None:
+        self._for_now(tree=not self.gputop.settings.tree)
+
+    def action_invert(self) -> None:
+        self._for_now(sort_reverse=not self.gputop.settings.sort_reverse)
+
+    def action_sort(self) -> None:
+        from gputop.ui.screens.sort import SortScreen
+
+        settings = self.gputop.settings
+
+        def picked(choice: tuple[str, bool] | None) -> None:
+            if choice is not None:
+                self._for_now(sort=choice[0], sort_reverse=choice[1])
+
+        self.app.push_screen(SortScreen(settings.columns, settings.sort, settings.sort_reverse, self.gputop.view), picked)
+
+    @on(ProcessTable.SortChanged)
+    def _sort_changed(self, event: ProcessTable.SortChanged) -> None:
+        self._for_now(sort=event.column, sort_reverse=event.reverse)
+
+    def action_chart(self) -> None:
+        """Off, or the next metric that some GPU tells."""
+        settings = self.gputop.settings
+        if not settings.show_chart:
+            self._for_now(show_chart=True, chart_metrics=METRICS[:1])
+        else:
+            at = METRICS.index(settings.chart_metrics[0]) + 1
+            if at < len(METRICS):
+                self._for_now(chart_metrics=(METRICS[at],))
+            else:
+                self._for_now(show_chart=False)
+        if self.gputop.settings.show_chart and not self.chart.display:
+            self.notify("No room for the chart: it needs a taller window.", markup=False)
+
+    def _for_now(self, **changes: Any) -> None:
+        """Change settings until the end of the program; F2 keeps them."""
+        self.gputop.use_settings(self.gputop.settings.changed(**changes))
+
+    def action_kill(self) -> None:
+        gputop = self.gputop
+        if gputop.signals is None:
+            self.notify("gputop runs with --read-only: it sends no signals.", severity="warning", markup=False)
+            return
+        targets, hidden = self.table.targets()
+        if not targets:
+            self.notify("No process is at the cursor.", markup=False)
+            return
+        from gputop.ui.screens.kill import KillScreen
+
+        self.app.push_screen(KillScreen(targets, hidden, gputop.signals, lambda: gputop.poller.latest, gputop.view))
+
+    def action_details(self) -> None:
+        if self.gpus.has_focus and self.gpus.selected is not None:
+            self._gpu_details(self.gpus.selected)
+        elif (process := self.table.cursor_process) is not None:
+            from gputop.ui.screens.process import ProcessScreen
+
+            gputop = self.gputop
+            self.app.push_screen(ProcessScreen(process, gputop.poller.latest, gputop.poller.details, gputop.view))
+
+    @on(GpuArea.Activated)
+    def _gpu_activated(self, event: GpuArea.Activated) -> None:
+        self._gpu_details(event.uuid)
+
+    @on(ProcessTable.Activated)
+    def _process_activated(self) -> None:
+        self.action_details()
+
+    def _gpu_details(self, uuid: str) -> None:
+        from gputop.ui.screens.gpu import GpuScreen
+
+        gputop = self.gputop
+        self.app.push_screen(GpuScreen(uuid, gputop.poller.latest, gputop.history, gputop.view))
+
+    def action_tag(self) -> None:
+        self.table.action_tag()
+
+    def action_untag_all(self) -> None:
+        self.table.action_untag_all()
+
+    def action_fold(self) -> None:
+        self.table.action_fold()
+
+    def action_unfold(self) -> None:
+        self.table.action_unfold()
+
+    def action_user(self) -> None:
+        process = self.table.cursor_process
+        user = process.host.user if process is not None and process.host is not None else None
+        self.table.set_user(None if self.table.user is not None else user)
+        self._want()
+
+    def action_kind(self) -> None:
+        kinds = (None, "C", "G")
+        self.table.set_kind(kinds[(kinds.index(self.table.kind) + 1) % 3])
+        self._want()
+
+    def action_pause(self) -> None:
+        self.paused = not self.paused
+        if not self.paused and self.gputop.poller.latest is not None:
+            self.show_snapshot(self.gputop.poller.latest)
+        self._draw()
+
+    def action_refresh(self) -> None:
+        self.gputop.poller.refresh()
+
+    def action_release(self) -> None:
+        poller = self.gputop.poller
+        poller.released = not poller.released
+        words = "All GPU handles are let go of; g takes them again." if poller.released else "Taking the GPU handles again."
+        self.notify(words, markup=False)
+
+    def action_next_pane(self) -> None:
+        self.focus_next()
+
+    def action_previous_pane(self) -> None:
+        self.focus_previous()
+
+    def action_repaint(self) -> None:
+        self.rearrange()
+        self.refresh(repaint=True, layout=True)
+
+    def action_suspend(self) -> None:
+        self.app.action_suspend_process()
+
+    async def action_quit(self) -> None:
+        await self.app.action_quit()

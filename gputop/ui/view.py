@@ -1,0 +1,24 @@
+"""How things are to be shown: what every widget is given beside the snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gputop import units
+from gputop.settings import Settings
+from gputop.ui.glyphs import Glyphs
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Settings, characters and colours of the moment. A new one is made when any of them changes."""
+
+    settings: Settings
+    glyphs: Glyphs
+    has_track: bool = True  # the background tells the empty part of a bar
+
+    def memory(self, bytes_: float | None) -> str:
+        return units.size(bytes_, self.settings.memory_unit)
+
+    def temperature(self, celsius: float | None) -> str:
+        return units.temperature(celsius, self.settings.temperature_unit)

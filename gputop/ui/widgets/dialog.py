@@ -1,0 +1,81 @@
+"""A framed box over the dashboard, which goes on underneath."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, TypeVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.screen import ModalScreen
+
+from gputop.ui.board import Board
+from gputop.ui.cells import Line
+from gputop.ui.exact_output import install
+from gputop.ui.view import View
+from gputop.ui.widgets.frame import Hint, framed, shown
+
+ResultT = TypeVar("ResultT")
+
+
+class Dialog(ModalScreen[ResultT]):
+    """What is over the dashboard in a box. Subclasses say what is in it and take the keys.
+
+    The dashboard is not dimmed: that would write all of the screen twice, which a slow link feels.
+    """
+
+    DEFAULT_CSS: ClassVar[str] = """
+    Dialog { align: center middle; background: transparent; overflow: hidden; }
+    Dialog > Board { width: 10; height: 3; }
+    """
+    ALLOW_SELECT: ClassVar[bool] = False
+    AUTO_FOCUS: ClassVar[str | None] = ""
+    most_cells: ClassVar[int] = 76
+
+    def __init__(self, view: View) -> None:
+        super().__init__()
+        install(self)
+        self.view = view
+        self.board = Board()
+
+    # what subclasses say
+
+    def heading(self) -> str:
+        raise NotImplementedError
+
+    def content(self, cells: int, rows: int) -> Sequence[Line]:
+        """The lines inside the frame: at most *rows*, *cells* wide."""
+        raise NotImplementedError
+
+    def hints(self) -> Sequence[Hint]:
+        return ()
+
+    def clicked(self, row: int, column: int) -> None:
+        """The mouse was pressed on a line of the content."""
+
+    # drawing
+
+    def compose(self) -> ComposeResult:
+        yield self.board
+
+    def on_mount(self) -> None:
+        self.draw()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.draw()
+
+    def draw(self) -> None:
+        """Draw what changed; the box takes the size that its content needs."""
+        size = self.app.size
+        if not self.is_mounted or size.width < 12 or size.height < 3:
+            return
+        cells = min(self.most_cells, size.width - 2 if size.width > 64 else size.width)
+        content = self.content(cells - 4, size.height - 2)
+        lines = framed(self.heading(), self.hints(), content, cells, self.view.glyphs)
+        styles = self.board.styles
+        styles.width, styles.height = cells, len(lines)
+        self.board.show(shown(lines, self.view.glyphs))
+
+    def on_click(self, event: events.Click) -> None:
+        if event.widget is self.board:
+            self.clicked(event.y - 1, event.x - 2)

@@ -1,0 +1,158 @@
+"""All GPUs: a line, two lines or a card each, as the plan of the screen says; scrolls when they do not fit."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from textual import events
+from textual.binding import Binding
+from textual.message import Message
+
+from gputop.history import History
+from gputop.model import Gpu, GpuProcess, Snapshot
+from gputop.ui.board import Board
+from gputop.ui.cells import Line, fit
+from gputop.ui.gpu_cards import card
+from gputop.ui.gpu_lines import Shape, pair, single
+from gputop.ui.gpu_parts import GpuDrawing
+from gputop.ui.gpu_state import memory_parts
+from gputop.ui.layout import Plan
+from gputop.ui.view import View
+
+
+class GpuArea(Board):
+    """Focusable: the arrows choose a GPU, Enter opens its details."""
+
+    can_focus = True
+    BINDINGS = [
+        Binding("up,left", "move(-1)", "previous GPU", show=False),
+        Binding("down,right", "move(1)", "next GPU", show=False),
+        Binding("home", "move(-999)", "first GPU", show=False),
+        Binding("end", "move(999)", "last GPU", show=False),
+        Binding("pageup", "move(-4)", "GPUs before", show=False),
+        Binding("pagedown", "move(4)", "GPUs after", show=False),
+    ]
+
+    class Activated(Message):
+        """Details of a GPU are wanted."""
+
+        def __init__(self, uuid: str) -> None:
+            super().__init__()
+            self.uuid = uuid
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.selected: str | None = None  # the UUID; shown only while focused
+        self._scene: tuple[Snapshot, History, Plan, View] | None = None
+        self._gpus: tuple[Gpu, ...] = ()
+        self._top = 0  # first line shown
+        self._lines_of: list[tuple[int, int, int, int, str]] = []  # y, y after, x, x after, UUID; in lines of all GPUs
+
+    def show_snapshot(self, snapshot: Snapshot, gpus: tuple[Gpu, ...], history: History, plan: Plan, view: View) -> None:
+        self._scene, self._gpus = (snapshot, history, plan, view), gpus
+        self._draw_gpus()
+
+    def _draw_gpus(self) -> None:
+        if self._scene is None:
+            return
+        snapshot, history, plan, view = self._scene
+        if plan.mode == "none" or not plan.gpus:
+            self.show([])
+            return
+        by_gpu: dict[str, list[GpuProcess]] = defaultdict(list)
+        for process in snapshot.processes:
+            by_gpu[process.gpu_uuid].append(process)
+        drawings = [
+            GpuDrawing(
+                gpu,
+                memory_parts(gpu, by_gpu[gpu.uuid]),
+                history.track(gpu.uuid),
+                snapshot.taken_at,
+                selected=self.has_focus and gpu.uuid == self.selected,
+            )
+            for gpu in self._gpus
+        ]
+        cells = self.size.width
+        self._lines_of = []
+        lines = self._cards(drawings, plan, cells, view) if plan.mode == "card" else self._rows(drawings, plan, cells, view)
+        self._top = max(0, min(self._top, len(lines) - plan.gpus))
+        shown = lines[self._top : self._top + plan.gpus]
+        hidden = len(lines) - self._top - plan.gpus
+        if hidden > 0 or self._top > 0:
+            below = sum(1 for y, *_ in self._lines_of if y >= self._top + plan.gpus - 1)
+            above = sum(1 for y, *_ in self._lines_of if y < self._top)
+            words = f" {view.glyphs.arrow_down} {below} more GPUs below" if below else ""
+            words += f" {view.glyphs.arrow_up} {above} above" if above else ""
+            shown[-1] = ((fit(f"{words}: Tab and the arrows scroll", cells), "warning@bar"),)
+        self.show(shown)
+
+    def _rows(self, drawings: list[GpuDrawing], plan: Plan, cells: int, view: View) -> list[Line]:
+        shape = Shape.of(drawings, cells, view)
+        lines: list[Line] = []
+        for drawing in drawings:
+            y = len(lines)
+            lines += (pair if plan.mode == "pair" else single)(drawing, shape, view)
+            self._lines_of.append((y, len(lines), 0, cells, drawing.gpu.uuid))
+        return lines
+
+    def _cards(self, drawings: list[GpuDrawing], plan: Plan, cells: int, view: View) -> list[Line]:
+        lines: list[Line] = []
+        abreast = plan.cards_abreast
+        for first in range(0, len(drawings), abreast):
+            row = drawings[first : first + abreast]
+            y = len(lines)
+            x = 0
+            columns = []
+            for n, drawing in enumerate(row):
+                wide = (cells - x) // (abreast - n)
+                columns.append(card(drawing, wide, plan.card_lines, view))
+                self._lines_of.append((y, y + plan.card_lines, x, x + wide, drawing.gpu.uuid))
+                x += wide
+            rest: Line = ((" " * (cells - x), "text"),) if x < cells else ()
+            lines += [tuple(span for column in columns for span in column[n]) + rest for n in range(plan.card_lines)]
+        return lines
+
+    # -- choosing a GPU
+
+    def action_move(self, step: int) -> None:
+        uuids = [gpu.uuid for gpu in self._gpus]
+        if not uuids:
+            return
+        at = uuids.index(self.selected) + step if self.selected in uuids else 0
+        self._select(uuids[max(0, min(len(uuids) - 1, at))])
+
+    def _select(self, uuid: str) -> None:
+        self.selected = uuid
+        if self._scene is not None:
+            plan = self._scene[2]
+            for y, after, _, _, of in self._lines_of:
+                if of == uuid:
+                    if y < self._top:
+                        self._top = y
+                    elif after > self._top + plan.gpus - 1:
+                        self._top = after - plan.gpus + 1
+        self._draw_gpus()
+
+    def on_focus(self) -> None:
+        if self.selected is None and self._gpus:
+            self.selected = self._gpus[0].uuid
+        self._draw_gpus()
+
+    def on_blur(self) -> None:
+        self._draw_gpus()
+
+    def on_click(self, event: events.Click) -> None:
+        y = event.y + self._top
+        for first, after, left, right, uuid in self._lines_of:
+            if first <= y < after and left <= event.x < right:
+                self._select(uuid)
+                if event.chain == 2:
+                    self.post_message(self.Activated(uuid))
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._top += 1
+        self._draw_gpus()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._top = max(0, self._top - 1)
+        self._draw_gpus()
