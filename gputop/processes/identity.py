@@ -18,7 +18,7 @@ from typing import Final
 from gputop.model import Host, HostFacts, ProcessKey, clean_text
 from gputop.processes import ProcessDetails
 from gputop.processes.host import HostLine, boot_time
-from gputop.processes.proc_stat import MAX_PID, PAGE_BYTES, STAT_BYTES, TICKS_PER_SECOND, Stat, parse_stat
+from gputop.processes.proc_stat import MAX_PID, PAGE_BYTES, STAT_BYTES, TICKS_PER_SECOND, Stat, is_thread, parse_stat
 
 #: CPU time is counted in ticks of 10 ms: over a shorter span than this, a percentage would be noise.
 CPU_WINDOW_SECONDS: Final = 0.05
@@ -319,18 +319,6 @@ def command_line(proc: str, pid: int) -> str | None:
 def command_from(raw: bytes) -> str | None:
     """The content of /proc/PID/cmdline in one line. Processes that rewrote their title leave NULs or spaces behind."""
     return clean_text(raw.rstrip(b"\0 ").replace(b"\0", b" "), limit=max(len(raw), 1)) or None
-
-
-def is_thread(proc: str, pid: int) -> bool:
-    """Whether *pid* is the number of a thread that is not its process's first one (Tgid of /proc/PID/status)."""
-    try:
-        with open(f"{proc}/{pid}/status", "rb") as file:
-            for line in file:
-                if line.startswith(b"Tgid:"):
-                    return int(line.split()[1]) != pid
-    except OSError:
-        pass
-    return False
 
 
 def _owner(proc: str, pid: int) -> int | None:

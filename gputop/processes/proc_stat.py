@@ -71,3 +71,15 @@ def read_stat(path: str, dir_fd: int | None = None) -> Stat | None:
         return None
     finally:
         os.close(descriptor)
+
+
+def is_thread(proc: str, pid: int) -> bool:
+    """Whether *pid* is the number of a thread that is not its process's first one (Tgid of /proc/PID/status)."""
+    try:
+        with open(f"{proc}/{pid}/status", "rb") as file:
+            for line in file:
+                if line.startswith(b"Tgid:"):
+                    return int(line.split()[1]) != pid
+    except OSError:
+        pass
+    return False

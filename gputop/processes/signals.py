@@ -16,7 +16,7 @@ from gputop.processes import Outcome, Result, Target
 from gputop.processes import pidfd as pidfds
 from gputop.processes.devices import NvidiaDevices
 from gputop.processes.host import pids_are_host
-from gputop.processes.proc_stat import MAX_PID, Stat, read_stat
+from gputop.processes.proc_stat import MAX_PID, Stat, is_thread, read_stat
 from gputop.processes.signal_table import signal_name
 
 _UNGUARDED: Final = " (unguarded: this kernel has no pidfds)"
@@ -42,10 +42,14 @@ class ProcSignals:
         try:
             pidfd = pidfds.open_pidfd(pid)
         except pidfds.NoPidfd:
-            pass
+            thread = is_thread(self._proc, pid)
         except ProcessLookupError:
             return Result(target, Outcome.ALREADY_GONE, "already gone")
         except OSError:
+            thread = True
+        else:
+            thread = False
+        if thread:
             return Result(target, Outcome.PID_REUSED, f"pid {pid} is now a thread of another process: nothing sent")
         hold = ProcHold(target, self._proc, pidfd)
         result = hold.check() or self._disown(hold)
@@ -168,14 +172,15 @@ class ProcHold:
     def send(self, signal: int) -> Result:
         """See :meth:`gputop.processes.Hold.send`. The words say where the signal will not act, or not yet."""
         stat = self.stat()
-        if stat is None or _is_zombie(stat):
+        if _is_zombie(stat) or (stat is None and not self.guarded):
             return self.check() or self._result(Outcome.ALREADY_GONE, "already gone")
+        status = _Status.read(self._proc, self.target.key.pid)
         try:
             self._deliver(signal)
         except OSError as error:
             return self._failure(error)
         name = signal_name(signal)
-        hindrance = _hindrance(stat, _Status.read(self._proc, self.target.key.pid), signal)
+        hindrance = _hindrance(stat, status, signal) if stat is not None else None
         return self._result(Outcome.SENT, f"{name} sent" + (f": {hindrance}" if hindrance else ""))
 
     def close(self) -> None:
@@ -233,9 +238,9 @@ class _Status:
             return cls(b"")
 
 
-def _is_zombie(stat: Stat) -> bool:
+def _is_zombie(stat: Stat | None) -> bool:
     """A zombie with living threads still has its memory, and can be killed."""
-    return stat.state in "ZX" and stat.threads <= 1
+    return stat is not None and stat.state in "ZX" and stat.threads <= 1
 
 
 def _hindrance(stat: Stat, status: _Status, signal: int) -> str | None:
