@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from gputop import units
-from gputop.model import Severity
+from gputop.model import Gpu, Severity
 from gputop.ui.cells import Line, Span, fit, width
 from gputop.ui.glyphs import bar
 from gputop.ui.gpu_parts import (
     GpuDrawing,
     memory_bar,
     mig_line,
-    short_name,
     sparkline,
     tall_sparkline,
 )
 from gputop.ui.gpu_state import STYLE_OF, memory_remark, remarks, severity_of, temperature_severity
-from gputop.ui.layout import CARD_LINES, TALL_CARD_LINES
+from gputop.ui.layout import TALL_CARD_LINES
 from gputop.ui.palette import load_role
 from gputop.ui.view import View
 
@@ -45,8 +44,8 @@ def _top(drawing: GpuDrawing, cells: int, edge: str, view: View) -> Line:
     gpu, glyphs = drawing.gpu, view.glyphs
     state = "" if gpu.performance_state is None or gpu.error else f" {glyphs.bullet} P{gpu.performance_state}"
     said = remarks(gpu, view.settings, drawing.now) if gpu.error is None or gpu.late else []
-    status = said[0].text if said else ""
     room = cells - 6 - width(f"{gpu.index} {glyphs.bullet} ") - width(state)
+    status = said[0].text(room - 16) if said else ""
     status = fit(status, min(width(status), max(0, room - 12)))
     name = fit(gpu.name, min(width(gpu.name), room - (width(status) + 3 if status else 0)))
     spans: list[Span] = [
@@ -91,22 +90,13 @@ def _wrap(words: str, cells: int) -> list[str]:
 
 def _body(drawing: GpuDrawing, inner: int, tall: bool, view: View) -> list[Line]:
     gpu, glyphs = drawing.gpu, view.glyphs
-    text = 24 if inner >= 50 else 17  # cells right of the bars
+    text = 28 if inner >= 52 else 20  # cells right of the bars
     gauge = inner - 5 - text
     utilization = gpu.utilization_gpu_percent
     track = drawing.track
     rows: list[Line] = []
 
-    figures = ""
-    if gpu.sm_active_percent is not None:
-        figures = f"  SM {gpu.sm_active_percent:>3.0f}  TC {_number(gpu.tensor_active_percent):>3}"
-        if text > 22 and gpu.dram_bandwidth_percent is not None:
-            figures = figures.replace("  ", " ") + f" BW {gpu.dram_bandwidth_percent:>3.0f}"
-    elif gpu.utilization_memory_percent is not None:
-        figures = f"  mem bus {gpu.utilization_memory_percent:>3}%"
-    engines = _engines(gpu)
-    if engines and text > 22:
-        figures = f" {engines}"
+    figures = _activity(gpu, text - 5)
     rows.append(
         (
             ("GPU  ", "dim"),
@@ -122,7 +112,7 @@ def _body(drawing: GpuDrawing, inner: int, tall: bool, view: View) -> list[Line]
     rows.append(
         (("MEM  ", "dim"), *memory_bar(drawing, gauge, view), (fit(f" {_sizes(drawing, view)}", text), "text"))
     )
-    said: Span = (fit(f" {remark.text}" if remark else "", text), remark.style if remark else "dim")
+    said: Span = (fit(f" {remark.text(text - 1)}" if remark else "", text), remark.style if remark else "dim")
     if tall and track is not None and view.settings.show_sparklines:
         curve = _history(drawing, inner, text, track.memory.last(gauge), drawing.hue, view)
         rows += [(*curve[0][:2], said), *curve[1:]]
@@ -156,15 +146,24 @@ def _sizes(drawing: GpuDrawing, view: View) -> str:
     return f"{left} / {right} {unit}{shared}"
 
 
-def _engines(gpu: object) -> str:
-    """Video engines, where one of them is busy."""
-    named = (
-        ("ENC", getattr(gpu, "utilization_encoder_percent", None)),
-        ("DEC", getattr(gpu, "utilization_decoder_percent", None)),
-        ("JPG", getattr(gpu, "utilization_jpeg_percent", None)),
-        ("OFA", getattr(gpu, "utilization_ofa_percent", None)),
-    )
-    return " ".join(f"{name} {value:>3}" for name, value in named if value)
+def _activity(gpu: Gpu, cells: int) -> str:
+    """What the busy time is spent on, as much as there is room for: SM, tensor cores and memory bandwidth where the
+    GPU tells them, else the memory controller; video engines where one of them is busy."""
+    said = ""
+    for label, value in (
+        ("SM", gpu.sm_active_percent),
+        ("TC", gpu.tensor_active_percent),
+        ("BW", gpu.dram_bandwidth_percent),
+        ("MBW", gpu.utilization_memory_percent if gpu.sm_active_percent is None else None),
+        ("ENC", gpu.utilization_encoder_percent or None),
+        ("DEC", gpu.utilization_decoder_percent or None),
+        ("JPG", gpu.utilization_jpeg_percent or None),
+        ("OFA", gpu.utilization_ofa_percent or None),
+    ):
+        piece = "" if value is None else f" {label}{value:>4.0f}"
+        if width(said + piece) <= cells:
+            said += piece
+    return said
 
 
 def _temperature(drawing: GpuDrawing, gauge: int, text: int, view: View) -> Line:
@@ -179,13 +178,14 @@ def _temperature(drawing: GpuDrawing, gauge: int, text: int, view: View) -> Line
     rest = ""
     if value is not None and limit is not None:
         to_limit = units.temperature_difference(limit - value, view.settings.temperature_unit)
-        rest = f"  {to_limit} to limit"
-    if gpu.temperature_memory_celsius is not None and text > 22:
-        rest = f"  {rest.strip().split(' ')[0]} left" if rest else ""
-        rest += f" {view.glyphs.bullet} HBM {view.temperature(gpu.temperature_memory_celsius).removesuffix('C')}"
-    elif gpu.fan_percent is not None and text > 22:
-        rest = f"  {rest.strip().split(' ')[0]} left" if rest else ""
-        rest += f" {view.glyphs.bullet} fan {gpu.fan_percent}%"
+        rest = f" {to_limit} to limit"
+    dot = f" {view.glyphs.bullet}" if rest else ""
+    for piece in (
+        f"{dot} HBM {view.temperature(gpu.temperature_memory_celsius)[:-1]}" if gpu.temperature_memory_celsius else "",
+        f"{dot} fan {gpu.fan_percent}%" if gpu.fan_percent is not None else "",
+    ):
+        if piece and width(rest + piece) <= text - 6:
+            rest += piece
     reading = view.temperature(value)
     if severity >= Severity.WARNING:
         reading = f"{view.glyphs.warning}{reading}"
@@ -237,6 +237,3 @@ def _links(drawing: GpuDrawing, inner: int, view: View) -> Line:
 
 def _number(value: float | None) -> str:
     return units.UNKNOWN if value is None else f"{value:.0f}"
-
-
-__all__ = ["CARD_LINES", "card", "short_name"]

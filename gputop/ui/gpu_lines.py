@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from gputop import units
-from gputop.model import Severity
 from gputop.ui.cells import Line, Span, fit, width
 from gputop.ui.glyphs import bar
 from gputop.ui.gpu_parts import (
@@ -22,7 +21,7 @@ from gputop.ui.gpu_parts import (
     sparkline,
     temperature_span,
 )
-from gputop.ui.gpu_state import memory_remark, remarks
+from gputop.ui.gpu_state import Remark, memory_remark, remarks
 from gputop.ui.palette import load_role
 from gputop.ui.view import View
 
@@ -86,7 +85,7 @@ def _columns(shape: Shape, memory: int) -> _Columns:
     room -= bar_cells - least_bar
     status += min(room, 20)
     below = shape.cells - left - bar_cells - memory - 1
-    spark = max(0, min(120, below - 26))
+    spark = max(0, min(120, below - 28))
     return _Columns(bar_cells, spark, status, frozenset(optional))
 
 
@@ -155,7 +154,7 @@ def pair(drawing: GpuDrawing, shape: Shape, view: View) -> list[Line]:
     if "nvlink" in has:
         upper.append((fit(f" NVL {glyphs.down}{units.rate(gpu.nvlink_rx_bytes_per_second):>5}{glyphs.up}{units.rate(gpu.nvlink_tx_bytes_per_second):>5}", 17), "dim"))  # fmt: skip
     taken = sum(width(text) for text, _ in upper)
-    upper.append(_status(said[0].text if said else "", said[0].style if said else "dim", shape.cells - taken))
+    upper.append(_status(said[0] if said else None, shape.cells - taken))
 
     lower: list[Span] = [(" " * (4 + shape.name), "text"), (" MEM ", "dim"), *memory_bar(drawing, columns.bar, view)]
     lower.append((fit(memory_text, memory_cells), "text"))
@@ -163,7 +162,7 @@ def pair(drawing: GpuDrawing, shape: Shape, view: View) -> list[Line]:
         lower += [sparkline(drawing.track.memory.last(columns.spark), columns.spark, drawing.hue, glyphs)]
     taken = sum(width(text) for text, _ in lower)
     remark = memory_remark(gpu, drawing.parts, drawing.track and drawing.track.trend, view.settings)
-    lower.append(_status(remark.text if remark else "", remark.style if remark else "dim", shape.cells - taken))
+    lower.append(_status(remark, shape.cells - taken))
     return [tuple(upper), tuple(lower), *(mig_line(instance, drawing, shape.cells, view) for instance in gpu.mig)]
 
 
@@ -175,13 +174,13 @@ def single(drawing: GpuDrawing, shape: Shape, view: View) -> list[Line]:
         return _unreadable(drawing, shape, view, 1) + mig
     memory_cells = 13 if view.settings.memory_unit == "GiB" else 16
     room = shape.cells - (4 + shape.name + 1) - 5 - 1 - memory_cells - shape.temperature - 10
-    status = 0 if room < 20 else min(24, max(9, room - 36))
+    status = 0 if room < 20 else min(28, max(12, room - 36))
     bars = max(4, room - status)
     first = max(2, min(30, bars * 2 // 5))
     second = max(2, min(44, bars - first))
     spark = max(0, bars - first - second - 1)
     utilization = gpu.utilization_gpu_percent
-    spans: list[Span] = [*_left(drawing, shape, " "[:0]), (" ", "text")]
+    spans: list[Span] = [*_left(drawing, shape, ""), (" ", "text")]
     spans += bar(utilization, first, load_role(utilization), glyphs, view.has_track)
     spans += [percent_span(utilization), (" ", "text"), *memory_bar(drawing, second, view)]
     spans.append((fit(f" {size_pair(drawing.parts, gpu, view)}", memory_cells), "text"))
@@ -192,16 +191,15 @@ def single(drawing: GpuDrawing, shape: Shape, view: View) -> list[Line]:
     memory = memory_remark(gpu, drawing.parts, drawing.track and drawing.track.trend, view.settings)
     said = remarks(gpu, view.settings, drawing.now)
     worst = max([*said[:1], *([memory] if memory else [])], key=lambda remark: remark.severity, default=None)
-    spans.append(_status(worst.text if worst else "", worst.style if worst else "dim", shape.cells - taken))
+    spans.append(_status(worst, shape.cells - taken))
     return [tuple(spans), *mig]
 
 
-def _status(words: str, style: str, cells: int) -> Span:
-    return fit(f" {words}", cells) if cells > 0 else "", style
+def _status(remark: Remark | None, cells: int) -> Span:
+    if remark is None or cells < 2:
+        return " " * cells, "dim"
+    return fit(f" {remark.text(cells - 1)}", cells), remark.style
 
 
 def _mhz(value: int | None) -> str:
     return f"{units.UNKNOWN if value is None else value:>5} MHz"
-
-
-__all__ = ["Severity", "Shape", "pair", "single"]

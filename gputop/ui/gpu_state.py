@@ -10,6 +10,7 @@ from gputop import units
 from gputop.history import Trend
 from gputop.model import Gpu, GpuProcess, Severity, memory_by_pid
 from gputop.settings import Settings, Thresholds
+from gputop.ui.cells import width
 
 UNATTRIBUTED_SHOWN: Final = 512 * units.MIB  # the normal gap on an H200 is 43 MiB
 XID_SHOWN: Final = 600.0  # seconds
@@ -22,15 +23,18 @@ STYLE_OF: Final = {
 
 
 class Remark(NamedTuple):
-    """Something to say about a GPU."""
+    """Something to say about a GPU, in full and in few cells."""
 
     severity: Severity
     words: str
+    short: str = ""
 
-    @property
-    def text(self) -> str:
-        """With a sign where it is a warning, so that it is never told by colour alone."""
-        return f"▲ {self.words}" if self.severity >= Severity.WARNING else self.words
+    def text(self, cells: int) -> str:
+        """In at most *cells* cells where that can be; with a sign where it is a warning, so that it is never told by
+        colour alone."""
+        sign = "▲ " if self.severity >= Severity.WARNING else ""
+        long = sign + self.words
+        return long if width(long) <= cells or not self.short else sign + self.short
 
     @property
     def style(self) -> str:
@@ -91,25 +95,25 @@ def remarks(gpu: Gpu, settings: Settings, now: float) -> list[Remark]:
     """What is to be said of the GPU beside its memory, worst first."""
     found: list[Remark] = []
     if gpu.late:
-        found.append(Remark(Severity.WARNING, f"stale {units.duration(now - gpu.read_at)}: the driver is late"))
+        found.append(Remark(Severity.WARNING, f"stale {units.duration(now - gpu.read_at)}: the driver is late",
+                            f"stale {units.duration(now - gpu.read_at)}"))
     for xid in reversed(gpu.xids):
         if now - xid.at < XID_SHOWN:
-            found.append(Remark(xid.severity, f"Xid {xid.code} {units.duration(now - xid.at)} ago: {xid.words}"))
+            found.append(Remark(xid.severity, f"Xid {xid.code} {units.duration(now - xid.at)} ago: {xid.words}", f"Xid {xid.code}"))
             break
     facts = gpu.facts
     if facts.rows_remap_failed:
-        found.append(Remark(Severity.CRITICAL, "row remapping failed: replace the board"))
+        found.append(Remark(Severity.CRITICAL, "row remapping failed: replace the board", "bad rows"))
     if facts.recovery_action is not None:
-        found.append(Remark(Severity.CRITICAL, facts.recovery_action))
+        found.append(Remark(Severity.CRITICAL, facts.recovery_action, "act now"))
     elif facts.rows_remap_pending:
-        found.append(Remark(Severity.WARNING, "row remap pending: reset needed"))
+        found.append(Remark(Severity.WARNING, "row remap pending: reset needed", "reset due"))
     if facts.ecc_uncorrected:
-        found.append(Remark(Severity.WARNING, f"{facts.ecc_uncorrected} uncorrected ECC"))
+        found.append(Remark(Severity.WARNING, f"{facts.ecc_uncorrected} uncorrected ECC", "ECC"))
     heat = temperature_severity(gpu, settings)
     if heat >= Severity.WARNING:
-        found.append(Remark(heat, "at its temperature limit" if heat is Severity.CRITICAL else "hot"))
-    found += [Remark(reason.severity, reason.words) for reason in gpu.event_reasons or ()]
-    found += [Remark(Severity.INFO, note) for note in gpu.notes]
+        found.append(Remark(heat, "at its temperature limit" if heat is Severity.CRITICAL else "hot", "hot"))
+    found += [Remark(reason.severity, reason.words, reason.words) for reason in gpu.event_reasons or ()]
     return sorted(found, key=lambda remark: -remark.severity)
 
 
@@ -123,19 +127,21 @@ def memory_remark(gpu: Gpu, parts: MemoryParts | None, trend: Trend | None, sett
     if parts.ghosts:
         more = f" +{len(parts.ghosts) - 1}" if len(parts.ghosts) > 1 else ""
         size = units.size(parts.ghost, settings.memory_unit)
-        return Remark(Severity.WARNING, f"{size} held by dead {parts.ghosts[0]}{more}")
+        return Remark(Severity.WARNING, f"{size} held by dead {parts.ghosts[0]}{more}", f"{size} dead")
     if trend is not None and trend.bytes_per_second:
         growing = trend.bytes_per_second > 0
         per_minute = trend.bytes_per_second * 60
         words = f"{'+' if growing else '-'}{units.size(abs(per_minute), settings.memory_unit)}/min"
         if growing and trend.seconds_to_full is not None and trend.seconds_to_full < 2 * 86400:
             soon = Severity.CRITICAL if trend.seconds_to_full < 120 else Severity.WARNING
-            return Remark(max(severity, soon), f"{words} full in {_until(trend.seconds_to_full)}")
-        return Remark(severity, words)
+            until = _until(trend.seconds_to_full)
+            return Remark(max(severity, soon), f"{words} full in {until}", f"full {until}")
+        return Remark(severity, words, words)
     if parts.unattributed >= UNATTRIBUTED_SHOWN:
-        return Remark(max(severity, Severity.INFO), f"{units.size(parts.unattributed, settings.memory_unit)} unattributed")
+        size = units.size(parts.unattributed, settings.memory_unit)
+        return Remark(max(severity, Severity.INFO), f"{size} unattributed", f"{size} ?")
     if severity >= Severity.WARNING:
-        return Remark(severity, f"{share:.0f}% full")
+        return Remark(severity, f"{share:.0f}% full", f"{share:.0f}%")
     return None
 
 

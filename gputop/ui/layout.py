@@ -7,7 +7,8 @@ from typing import Final
 
 LEAST_WIDTH: Final = 60
 LEAST_HEIGHT: Final = 12
-CARD_LEAST_WIDTH: Final = 56
+CARD_WIDTH: Final = 56  # of a card with all its words
+CARD_LEAST_WIDTH: Final = 48  # where that makes all rows of cards equally long
 CARD_LINES: Final = 8
 TALL_CARD_LINES: Final = 13
 CHART_LEAST: Final = 9
@@ -64,9 +65,8 @@ def _gpu_mode(
     width: int, room: int, gpus: int, mig: int, most_mig: int, others: bool
 ) -> tuple[str, int, int, int]:
     """(mode, cards abreast, lines a card, lines wanted): the roomiest that leaves enough to the others."""
-    abreast = max(1, min(gpus, width // CARD_LEAST_WIDTH))
+    abreast = _abreast(width, gpus)
     rows = -(-gpus // abreast)
-    abreast = -(-gpus // rows)  # as even as can be
     share = 0.45 if others else 1.0
     for lines in (TALL_CARD_LINES, CARD_LINES):
         wanted = rows * (lines + most_mig)
@@ -76,3 +76,14 @@ def _gpu_mode(
     if 2 * gpus + mig <= room * (0.7 if others else 1.0) and room - 2 * gpus - mig >= 6:
         return "pair", 1, CARD_LINES, 2 * gpus + mig
     return "line", 1, CARD_LINES, gpus + mig
+
+
+def _abreast(width: int, gpus: int) -> int:
+    """Cards in a row: the most that are wide enough, or a few more where no row stays shorter than the others then."""
+    roomy = max(1, min(gpus, width // CARD_WIDTH))
+    tight = max(1, min(gpus, width // CARD_LEAST_WIDTH))
+    for abreast in range(tight, roomy, -1):
+        if gpus % abreast == 0:
+            return abreast
+    rows = -(-gpus // roomy)
+    return -(-gpus // rows)  # as even as can be
