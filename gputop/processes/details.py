@@ -89,7 +89,7 @@ class _Inquiry:
         if self._zombie and self._stat.threads <= 1:
             problems.append(f"already exited, waiting for its parent {self._stat.parent_pid} to reap it")
         elif self._zombie:
-            problems.append(f"its first thread has exited, {self._stat.threads - 1} others live on")
+            problems.append(f"its first thread has exited, {self._stat.threads - 1} more live on")
         if self._stuck:
             problems.append("in uninterruptible sleep (D): its environment was not read, that could hang")
         if self._denied:
