@@ -1,7 +1,7 @@
 """What the host says about a pid, and what is done to it.
 
-The protocols here are spoken by the poller (:class:`HostReader`) and by the screens that send signals (:class:`Signals`);
-the real ones read /proc and use pidfds, the simulated ones belong to ``--demo``.
+The protocols here are spoken by the poller (:class:`HostReader`) and by the screens that send signals
+(:class:`Signals`); the real ones read /proc and use pidfds, the simulated ones belong to ``--demo``.
 """
 
 from __future__ import annotations

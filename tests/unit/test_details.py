@@ -258,7 +258,8 @@ def test_a_mapping_that_outlives_the_descriptor_counts(tmp_path: Path) -> None:
     made = Path("/dev/nvidia-gputop-test")
     made.write_bytes(b"\0" * mmap.PAGESIZE)
     try:
-        code = "import mmap, os\nkept = mmap.mmap(open(sys.argv[1], 'r+b').fileno(), 0)\nos.closerange(3, 64)"
+        code = "import mmap, os\nwith open(sys.argv[1], 'r+b') as file: kept = mmap.mmap(file.fileno(), 0)"
+        code += "\nos.closerange(3, 64)  # mmap keeps a duplicate"
         with child(code, str(made)) as process:
             assert devices_of(process.pid) == ("/dev/nvidia* (mapped)",)
     finally:
