@@ -9,7 +9,7 @@ from typing import Final
 from gputop.model import HostFacts, ProcessKey, clean_text, replace
 from gputop.processes import ProcessDetails
 from gputop.processes.devices import NvidiaDevices
-from gputop.processes.identity import command_from
+from gputop.processes.followed import command_from
 from gputop.processes.proc_stat import Stat, read_stat
 
 FactsOf = Callable[[int, Stat], HostFacts]

@@ -38,12 +38,18 @@ def open_pidfd(pid: int) -> int:
 
 
 def send_signal(pidfd: int, number: int) -> None:
-    """Send, or with 0 only check whether it may be sent. Raises ProcessLookupError, PermissionError, OSError."""
+    """Send, or with 0 only check whether it may be sent. Raises NoPidfd (a sandbox that has half of
+    them), ProcessLookupError, PermissionError, OSError."""
     call: Callable[[int, int], None] | None = getattr(signal, "pidfd_send_signal", None)
-    if call is not None:
-        call(pidfd, number)
-    else:
-        _system_call(_PIDFD_SEND_SIGNAL, pidfd, number, None, 0)
+    try:
+        if call is not None:
+            call(pidfd, number)
+        else:
+            _system_call(_PIDFD_SEND_SIGNAL, pidfd, number, None, 0)
+    except OSError as error:
+        if error.errno == errno.ENOSYS:
+            raise NoPidfd from error
+        raise
 
 
 def has_exited(pidfd: int) -> bool:

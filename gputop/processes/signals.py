@@ -197,11 +197,13 @@ class ProcHold:
 
     def _deliver(self, signal: int) -> None:
         if self._pidfd is not None:
-            pidfds.send_signal(self._pidfd, signal)
-        elif self.stat() is None:
+            try:
+                return pidfds.send_signal(self._pidfd, signal)
+            except pidfds.NoPidfd:
+                self.close()  # unguarded from here on
+        if self.stat() is None:
             raise ProcessLookupError
-        else:
-            os.kill(self.target.key.pid, signal)
+        os.kill(self.target.key.pid, signal)
 
     def _failure(self, error: OSError) -> Result:
         if isinstance(error, ProcessLookupError):

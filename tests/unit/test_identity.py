@@ -17,7 +17,8 @@ import psutil
 import pytest
 
 from gputop.model import HostFacts
-from gputop.processes.identity import ProcHostReader, Users
+from gputop.processes.followed import Users
+from gputop.processes.identity import ProcHostReader
 from gputop.processes.proc_stat import TICKS_PER_SECOND, parse_stat
 from tests.unit.children import (
     DEAD_FIRST_THREAD,
