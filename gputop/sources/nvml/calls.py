@@ -106,18 +106,20 @@ class Handle:
 
     def percent(self, name: str) -> Quantity[int]:
         """A utilization with its sampling period (``nvmlDeviceGetEncoderUtilization`` and the like)."""
-        value, period = c_uint(), c_uint()
-        call = self.bind(name, byref(value), byref(period))
-        return Quantity(self, [] if call is None else [Way(call, value, take_percent)])
+        return self.many(name, (c_uint(), c_uint()), take_percent)
 
     def u64(self, *names: str, before: tuple[Any, ...] = ()) -> Quantity[int]:
         return self.ways(*((name, before, c_ulonglong(), take_u64) for name in names))
 
-    def pair(self, name: str) -> Quantity[tuple[int, int]]:
-        """Two unsigned ints (current and pending mode, major and minor, minimum and maximum)."""
-        first, second = c_uint(), c_uint()
-        call = self.bind(name, byref(first), byref(second))
-        return Quantity(self, [] if call is None else [Way(call, (first, second), take_pair)])
+    def pair(self, name: str, kind: Any = c_uint) -> Quantity[tuple[int, int]]:
+        """Two integers (current and pending mode, major and minor, minimum and maximum)."""
+        first, second = kind(), kind()
+        return self.many(name, (first, second), take_pair)
+
+    def many(self, name: str, buffers: tuple[Any, ...], take: Callable[[Any], T | None]) -> Quantity[T]:
+        """A function that fills several buffers."""
+        call = self.bind(name, *(byref(buffer) for buffer in buffers))
+        return Quantity(self, [] if call is None else [Way(call, buffers, take)])
 
     def text(self, name: str, size: int = 96) -> str | None:
         return self.library.text(name, size, self.pointer)
@@ -137,12 +139,13 @@ def take_u64(buffer: c_ulonglong) -> int | None:
     return None if value == abi.NOT_AVAILABLE_64 else value
 
 
-def take_percent(buffer: c_uint) -> int | None:
-    value = buffer.value
+def take_percent(buffers: tuple[c_uint, c_uint]) -> int | None:
+    """The first of two, if it can be a percentage."""
+    value = buffers[0].value
     return value if value <= 100 else None
 
 
-def take_pair(buffers: tuple[c_uint, c_uint]) -> tuple[int, int]:
+def take_pair(buffers: tuple[Any, Any]) -> tuple[int, int]:
     return buffers[0].value, buffers[1].value
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -95,12 +94,9 @@ def explain(code: int, about: str = "", container: bool | None = None) -> str:
     return f"{about}: {words}" if about else words
 
 
-def source_error(code: int, describe: Callable[[], str] | None = None) -> SourceError:
-    """What to raise when *code* concerns the whole driver; *describe* adds what else is known."""
-    words = explain(code)
-    more = describe() if describe is not None else ""
-    if more:
-        words = f"{words} ({more})"
+def source_error(code: int, more: str = "") -> SourceError:
+    """What to raise when *code* concerns the whole driver; *more* is what else is known."""
+    words = f"{explain(code)} ({more})" if more else explain(code)
     return SourceError(words, exit_status=_EXIT_STATUS.get(code, 8), transient=code != abi.LIBRARY_NOT_FOUND)
 
 

@@ -90,9 +90,9 @@ class Gpm:
             entry.id = id_
         self._reference = byref(self._request)
 
-    @property
-    def supported(self) -> bool:
-        return bool(self._samples) and bool(self._metrics)
+    def tells(self, metric: int) -> bool:
+        """Whether *metric* is there, as far as is known by now."""
+        return bool(self._samples) and metric in self._metrics
 
     def read(self, now: float) -> Mapping[int, float]:
         """Metrics over the time since the last sample; *now* is monotonic. Empty at first, and where unsupported.

@@ -28,9 +28,10 @@ class Library:
     size first, decode strictly and assume one layout of process entries. Like pynvml's, the calls release the GIL.
     """
 
-    def __init__(self, pci_root: Path = Path("/")) -> None:
+    def __init__(self, root: Path = Path("/"), outlived: bool = False) -> None:
+        """*outlived*: this process had the driver open before, so that a mismatch means that it was upgraded since."""
         os.environ.pop(MPS_ENUMERATION, None)
-        self._root = pci_root
+        self._root, self._outlived = root, outlived
         self._pynvml = _import_pynvml()
         self._found: dict[str, Function | None] = {}
         self._initialize()
@@ -42,11 +43,12 @@ class Library:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
             if error.value != abi.FUNCTION_NOT_FOUND:
-                raise self._refused(error.value) from None
+                raise self.refused(error.value) from None
             code = self._initialize_old()
             if code:
-                raise self._refused(code) from None
-        except Exception as error:  # NVMLLibraryMismatchError is no NVMLError; ctypes raises what it likes
+                raise self.refused(code) from None
+        except (getattr(pynvml, "NVMLLibraryMismatchError", OSError), OSError, UnicodeDecodeError) as error:
+            # The first is no NVMLError.
             raise SourceError(f"pynvml and the NVIDIA driver library do not fit together: {error}", 5) from error
 
     def _initialize_old(self) -> int:
@@ -54,15 +56,17 @@ class Library:
         function = self.function("nvmlInit_v2")
         return function() if function is not None else abi.FUNCTION_NOT_FOUND
 
-    def _refused(self, code: int) -> SourceError:
-        return source_error(code, self.mismatch if code == abi.LIB_RM_VERSION_MISMATCH else None)
+    def refused(self, code: int) -> SourceError:
+        """What to raise when *code* concerns the whole driver."""
+        return source_error(code, self._mismatch() if code == abi.LIB_RM_VERSION_MISMATCH else "")
 
-    def mismatch(self) -> str:
-        """Both versions, for the words about a mismatch."""
+    def _mismatch(self) -> str:
+        """Both versions. The library stays loaded for the life of the process: only a new one sees an upgrade."""
         module = kernel_module_version(self._root)
-        library = self.text("nvmlSystemGetNVMLVersion", 80) or loaded_library_version(self._root)
+        library = loaded_library_version(self._root) or self.text("nvmlSystemGetNVMLVersion", 80)
         parts = [f"kernel module {module}" if module else "", f"library {library}" if library else ""]
-        parts.append("if the driver was upgraded while gputop ran, restart gputop")
+        if self._outlived:
+            parts.append("the driver was upgraded while gputop ran: restart gputop")
         return ", ".join(part for part in parts if part)
 
     def function(self, name: str) -> Function | None:
@@ -106,7 +110,7 @@ class Library:
         if code == abi.FUNCTION_NOT_FOUND:
             code = self.call("nvmlDeviceGetCount", byref(number))
         if code:
-            raise self._refused(code)
+            raise self.refused(code)
         return number.value
 
     def open_device(self, index: int) -> tuple[c_void_p | None, int]:

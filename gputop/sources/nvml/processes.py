@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import c_uint
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from gputop.model import GpuProcess
 from gputop.sources.nvml import abi
-from gputop.sources.nvml.calls import Handle
+from gputop.sources.nvml.calls import PERMISSION_RETRY, Handle
 from gputop.sources.nvml.errors import PERMANENT
+from gputop.sources.nvml.mig import Instance
 
 UNRELIABLE: Final = "process list unreliable"
 
@@ -86,6 +88,7 @@ class ProcessList:
         self.function = ""
         self.stride = _V2_STRIDE
         self.failure = 0  # the code of the last read
+        self._retry_at = 0.0
         self._allocate(_CAPACITY)
 
     def _allocate(self, capacity: int) -> None:
@@ -105,6 +108,8 @@ class ProcessList:
         """The entries as the driver wrote them, ``stride`` bytes each; empty (and ``failure`` set) where it failed.
         Raises Fault when the GPU or the driver is gone."""
         tries = 0
+        if self.failure == abi.NO_PERMISSION and time.monotonic() < self._retry_at:
+            return b""
         self.failure = 0
         while self._call is not None:
             stride = self._strides.of(self.function)
@@ -125,6 +130,7 @@ class ProcessList:
                 self._bind()
             else:
                 self.failure = code
+                self._retry_at = time.monotonic() + PERMISSION_RETRY
                 self._handle.failed(code)
                 return b""
         self.failure = abi.NOT_SUPPORTED
@@ -152,43 +158,67 @@ class ProcessList:
         self._strides.forget(self.function)
 
 
+class Listing(NamedTuple):
+    """A list to read: of the GPU, or of one of its MIG instances (whose ids its entries may lack)."""
+
+    letter: str
+    list: ProcessList
+    gi: int = abi.NOT_AVAILABLE_32
+    ci: int = abi.NOT_AVAILABLE_32
+
+
 class Processes:
     """The processes on one GPU, merged from its lists. Objects (and the tuple) are reused while nothing changed."""
 
     def __init__(self, handle: Handle, strides: Strides, gpu_uuid: str, gpu_index: int) -> None:
-        self._lists = tuple((kind.letter, ProcessList(handle, kind, strides)) for kind in KINDS)
-        self._gpu_uuid, self._gpu_index = gpu_uuid, gpu_index
-        self._raw: tuple[bytes, ...] = ()
+        self._strides, self._gpu_uuid, self._gpu_index = strides, gpu_uuid, gpu_index
+        self._own = _listings(handle, strides)
+        self._instances: dict[Instance, tuple[Listing, ...]] = {}
+        self._listings = self._own
+        self._raw: list[bytes] = []
         self._shares: Mapping[int, Shares] | None = None
         self._by_key: dict[tuple[int, int, int], GpuProcess] = {}
         self._processes: tuple[GpuProcess, ...] = ()
         self.unreliable = False
+        self.failure = 0  # why there is no list, or 0
         self.pids: frozenset[int] = frozenset()  # read by the medium tier's thread
 
-    @property
-    def failure(self) -> int:
-        """Why there is no compute list, or 0."""
-        return self._lists[0][1].failure
-
-    def read(self, shares: Mapping[int, Shares] | None, memory_total: int | None) -> tuple[GpuProcess, ...]:
+    def read(
+        self, shares: Mapping[int, Shares] | None, memory_total: int | None, instances: Sequence[Instance] = ()
+    ) -> tuple[GpuProcess, ...]:
         """What is on the GPU now. *shares* is the utilization by pid (pids not in it are idle), None where the driver
         does not tell it. Raises Fault when the GPU or the driver is gone."""
-        raw = tuple([list_.read() for _, list_ in self._lists])
-        if raw != self._raw or shares is not self._shares or self.unreliable:
+        listings = self._own
+        raw = [listing.list.read() for listing in listings]
+        self.failure = listings[0].list.failure
+        if instances and not any(raw):  # the whole GPU's list takes a right that those of our own instances do not
+            listings = self._of_instances(instances)
+            raw = [listing.list.read() for listing in listings]
+            self.failure = min((listing.list.failure for listing in listings if listing.letter == "C"), default=0)
+        if raw != self._raw or shares is not self._shares or self.unreliable or listings is not self._listings:
+            self._listings = listings
             self._merge(raw, shares, memory_total)
         return self._processes
 
-    def _merge(self, raw: tuple[bytes, ...], shares: Mapping[int, Shares] | None, memory_total: int | None) -> None:
+    def _of_instances(self, instances: Sequence[Instance]) -> tuple[Listing, ...]:
+        self._instances = {
+            instance: self._instances.get(instance)
+            or _listings(instance.handle, self._strides, instance.gi, instance.ci)
+            for instance in instances
+        }
+        return tuple([listing for listings in self._instances.values() for listing in listings])
+
+    def _merge(self, raw: list[bytes], shares: Mapping[int, Shares] | None, memory_total: int | None) -> None:
         limit = memory_total or abi.NOT_AVAILABLE_64
         found: dict[tuple[int, int, int], tuple[str, int]] = {}
-        self.unreliable = any(list_.failure == abi.INSUFFICIENT_SIZE for _, list_ in self._lists)
-        for (letter, list_), part in zip(self._lists, raw, strict=True):
+        self.unreliable = any(listing.list.failure == abi.INSUFFICIENT_SIZE for listing in self._listings)
+        for (letter, list_, own_gi, own_ci), part in zip(self._listings, raw, strict=True):
             for pid, memory, gi, ci in list_.decode(part) if part else ():
                 if not 0 < pid <= PID_MAX or (memory > limit and memory != abi.NOT_AVAILABLE_64):
                     self.unreliable = True
                     list_.distrust()
                     continue
-                key = (pid, gi, ci)
+                key = (pid, own_gi if gi == abi.NOT_AVAILABLE_32 else gi, own_ci if ci == abi.NOT_AVAILABLE_32 else ci)
                 known = found.get(key)
                 found[key] = (letter, memory) if known is None else _joined(known, letter, memory)
         before = self._by_key
@@ -233,6 +263,12 @@ class Processes:
             encoder_percent=encoder,
             decoder_percent=decoder,
         )
+
+
+def _listings(
+    handle: Handle, strides: Strides, gi: int = abi.NOT_AVAILABLE_32, ci: int = abi.NOT_AVAILABLE_32
+) -> tuple[Listing, ...]:
+    return tuple([Listing(kind.letter, ProcessList(handle, kind, strides), gi, ci) for kind in KINDS])
 
 
 def _joined(known: tuple[str, int], letter: str, memory: int) -> tuple[str, int]:

@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from pathlib import Path
 from typing import Final
 
 from gputop.model import Driver, Gpu, Xid
 from gputop.sources import Reading, SourceError
-from gputop.sources.nvml import abi
-from gputop.sources.nvml.device import Device, Identity
-from gputop.sources.nvml.errors import DRIVER_GONE, Fault, source_error
+from gputop.sources.nvml import abi, sysfs, topology
+from gputop.sources.nvml.device import Device
+from gputop.sources.nvml.errors import DRIVER_GONE, Fault
+from gputop.sources.nvml.events import XidWatch
+from gputop.sources.nvml.identity import Identity
 from gputop.sources.nvml.library import Library
+from gputop.sources.nvml.pcie import Turns
 from gputop.sources.nvml.processes import Strides
 
 RETRY: Final = (0.5, 1.0, 2.0, 5.0)  # seconds until a GPU that failed is tried again
-XIDS_KEPT: Final = 32
+REOPEN: Final = (0.0, 5.0, 15.0, 30.0)  # seconds between giving the driver up because no GPU answers
+SLEEP_CHECK: Final = 1.0
+XIDS_KEPT: Final = 32  # a GPU
+
+#: When all GPUs answer this, opening the driver again may help: it was reloaded, or a container lost its devices.
+_HOPELESS: Final = frozenset({abi.GPU_IS_LOST, abi.UNKNOWN})
+_HOPELESS_READS: Final = 3
 
 
 class Slot:
     """A position in the driver's count: the GPU there, or why it cannot be read."""
 
-    def __init__(self, index: int, identity: Identity | None = None) -> None:
+    def __init__(self, index: int, identity: Identity | None, address: str | None) -> None:
         self.index = index
         self.identity = identity or Identity(f"slot:{index}", f"GPU {index}")
+        self.address = address  # in sysfs, where that can be told without opening the GPU
         self.device: Device | None = None
         self.code = 0  # of the last failure
-        self.failures = 0  # in a row
+        self.failed_reads = 0  # in a row
+        self.attempts = 0  # to open it, in a row
         self.retry_at = 0.0
+        self.asleep_until = 0.0  # when to look again
 
 
 class NvmlSource:
@@ -42,93 +53,239 @@ class NvmlSource:
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
         self._library: Library | None = None
+        self._was_open = False
         self._slots: list[Slot] = []
+        self._given_up: list[Device] = []  # whose upkeep is still to be closed, by upkeep's thread
+        self._abandoned: list[Device] = []  # which a thread may still be reading
+        self._ancestors: dict[tuple[str, str], str | None] = {}
         self._known: dict[int, Identity] = {}
-        self._strides = Strides()
         self._xids: dict[str, tuple[Xid, ...]] = {}
-        self._closing = threading.Event()
+        self._strides = Strides()
+        self._turns = Turns()
+        self._watch: XidWatch | None = None
+        self._reopened = 0
+        self._reopen_at = 0.0
+
+    # -- the driver
 
     def open(self) -> Driver:
-        library = Library(self._root)
+        self.close()
+        library = Library(self._root, self._was_open)
         self._library = library
+        self._was_open = True
         self._strides = Strides()
-        self._slots = []
+        self._watch = XidWatch(library, self._arrived)
         return library.driver()
 
     def count(self) -> int:
-        count = self._lib().count()
+        count = self._opened().count()
         if count != len(self._slots):
-            self._slots = [Slot(index, self._known.get(index)) for index in range(count)]
+            self._recount(count)
         return count
 
-    def _lib(self) -> Library:
+    def _recount(self, count: int) -> None:
+        """The driver counts other GPUs than before: any position may be another GPU now."""
+        addresses = sysfs.nvidia_gpus(self._root)
+        told = len(addresses) == count  # a container may have only some of them
+        slots = []
+        for index in range(count):
+            if told:
+                address = addresses[index]
+            elif addresses and all(sysfs.asleep(address, self._root) for address in addresses):
+                address = addresses[0]
+            else:
+                address = None
+            slots.append(Slot(index, self._known.get(index), address))
+        self._abandoned += [slot.device for slot in self._slots if slot.device is not None]
+        self._slots = slots
+
+    def _opened(self) -> Library:
         if self._library is None:
             raise SourceError("the driver is not open")
         return self._library
 
+    def close(self) -> None:
+        if self._watch is not None:
+            self._watch.stop()
+            self._watch.free()
+            self._watch = None
+        self._close_given_up()
+        for device in (*self._abandoned, *(slot.device for slot in self._slots)):
+            if device is not None:
+                device.close_fast()
+                device.close_upkeep()
+        self._abandoned, self._slots = [], []
+        self._ancestors.clear()
+        if self._library is not None:
+            self._library.shutdown()
+            self._library = None
+
+    # -- the fast tier
+
     def read(self, slot: int) -> Reading:
-        place = self._slots[slot]
+        library, slots = self._opened(), self._slots
+        if slot >= len(slots):
+            identity = self._known.get(slot) or Identity(f"slot:{slot}", f"GPU {slot}")
+            return self._unread(slot, identity, error="the driver does not count this GPU any more")
+        place = slots[slot]
         try:
-            device = place.device or self._attach(place)
-            reading = device.read(self._xids.get(place.identity.uuid, ()))
+            if place.device is not None and place.device.outdated:
+                self._give_up(place)
+            if place.device is None:
+                if self._asleep(place):
+                    return self._unread(slot, place.identity, asleep=True)
+                self._attach(place)
+            assert place.device is not None
+            reading = place.device.read(self._xids.get(place.identity.uuid, ()))
         except Fault as fault:
-            return self._failed(place, fault.code)
-        place.failures = 0
+            self._failed(place, fault.code)
+            return self._unread(slot, place.identity, error=library.explain(fault.code))
+        place.failed_reads = place.attempts = 0
+        self._reopened = 0
         return reading
 
-    def _attach(self, place: Slot) -> Device:
+    def _asleep(self, place: Slot) -> bool:
+        """Whether the GPU sleeps (a laptop's). Opening it would wake it, so sysfs is asked."""
+        if place.address is None or place.attempts:
+            return False
+        now = time.monotonic()
+        if now < place.asleep_until:
+            return True
+        if not sysfs.asleep(place.address, self._root):
+            return False
+        place.asleep_until = now + SLEEP_CHECK
+        if place.identity.pci_bus_id is None:
+            known = place.identity
+            place.identity = Identity(known.uuid, "NVIDIA GPU", sysfs.bus_id_of(place.address))
+        return True
+
+    def _attach(self, place: Slot) -> None:
         if time.monotonic() < place.retry_at:
             raise Fault(place.code)
-        library = self._lib()
+        library = self._opened()
         pointer, code = library.open_device(place.index)
         if pointer is None:
             raise Fault(code)
-        device = Device(library, pointer, place.index, self._strides)
-        place.identity = device.identity
-        self._known[place.index] = device.identity
-        place.device = device
-        return device
+        place.device = Device(library, pointer, place.index, self._strides, self._root)
+        place.identity = self._known[place.index] = place.device.identity
 
-    def _failed(self, place: Slot, code: int) -> Reading:
-        library = self._lib()
+    def _give_up(self, place: Slot) -> None:
+        device, place.device = place.device, None
+        if device is not None:
+            device.close_fast()
+            self._given_up.append(device)
+
+    def _failed(self, place: Slot, code: int) -> None:
+        """A GPU could not be read: it is opened anew, later and later. Raises SourceError where that is no use."""
         if code in DRIVER_GONE:
-            raise source_error(code, library.mismatch if code == abi.LIB_RM_VERSION_MISMATCH else None)
-        if time.monotonic() >= place.retry_at:
+            raise self._opened().refused(code)
+        place.failed_reads += 1
+        now = time.monotonic()
+        if place.device is not None or now >= place.retry_at:
             place.code = code
-            place.retry_at = time.monotonic() + RETRY[min(place.failures, len(RETRY) - 1)]
-            place.failures += 1
-        identity = place.identity
+            place.retry_at = now + RETRY[min(place.attempts, len(RETRY) - 1)]
+            place.attempts += 1
+        self._give_up(place)
+        if code in _HOPELESS and now >= self._reopen_at and all(map(_hopeless, self._slots)):
+            self._reopened += 1
+            self._reopen_at = now + REOPEN[min(self._reopened, len(REOPEN) - 1)]
+            raise SourceError(f"no GPU can be read: {self._opened().explain(code)}")
+
+    def _unread(self, index: int, identity: Identity, error: str | None = None, asleep: bool = False) -> Reading:
         return Reading(
             Gpu(
-                index=place.index,
+                index=index,
                 uuid=identity.uuid,
                 name=identity.name,
                 read_at=time.time(),
                 pci_bus_id=identity.pci_bus_id,
-                error=library.explain(code),
+                error=error,
+                asleep=asleep,
                 xids=self._xids.get(identity.uuid, ()),
             )
         )
 
+    # -- the medium and the slow tier, in one thread
+
     def read_medium(self, slot: int) -> None:
-        device = self._slots[slot].device
-        if device is not None:
-            try:
-                device.read_medium()
-            except Fault:
-                pass  # the next fast reading meets it too, and shows it
+        self._close_given_up()
+        place, device = self._upkept(slot)
+        if place is None or device is None:
+            return
+        try:
+            device.upkeep.read_medium()
+            if device.upkeep.wants_pcie_sample:
+                self._sample_pcie(device)
+        except Fault as fault:
+            self._upkeep_failed(fault.code)
+
+    def _sample_pcie(self, device: Device) -> None:
+        others = [slot.device for slot in self._slots if slot.device is not None]
+        waiting = [other.upkeep.pcie for other in others if other.upkeep.wants_pcie_sample]
+        now = time.monotonic()
+        if self._turns.take(now, device.upkeep.pcie, waiting):
+            device.upkeep.pcie.read(now)
 
     def read_slow(self, slot: int) -> None:
-        pass
+        place, device = self._upkept(slot)
+        if place is None:
+            return
+        if device is None:
+            place.retry_at = place.asleep_until = 0.0  # the next reading tries it again
+            return
+        try:
+            device.upkeep.read_slow()
+            self._connect()
+        except Fault as fault:
+            self._upkeep_failed(fault.code)
+
+    def _upkept(self, slot: int) -> tuple[Slot | None, Device | None]:
+        slots = self._slots
+        place = slots[slot] if slot < len(slots) else None
+        return place, place.device if place is not None else None
+
+    def _upkeep_failed(self, code: int) -> None:
+        """A lost GPU is met, and shown, by the next fast reading too; a lost driver is everybody's matter now."""
+        if code in DRIVER_GONE:
+            raise self._opened().refused(code)
+
+    def _close_given_up(self) -> None:
+        while self._given_up:
+            self._given_up.pop().close_upkeep()
+
+    def _connect(self) -> None:
+        """Tell every GPU how it is connected to each other one, NVLink before PCIe."""
+        devices = [slot.device for slot in self._slots if slot.device is not None]
+        for device in devices:
+            found = [(other.identity.uuid, self._connection(device, other)) for other in devices if other is not device]
+            device.upkeep.topology = tuple([(uuid, word) for uuid, word in found if word is not None])
+
+    def _connection(self, one: Device, other: Device) -> str | None:
+        links = topology.nvlinks_between(one.upkeep.peers, other.upkeep.peers, other.identity.pci_bus_id)
+        if links:
+            return f"NV{links}"
+        pair = (one.identity.uuid, other.identity.uuid)
+        if pair not in self._ancestors:
+            self._ancestors[pair] = topology.ancestor(self._opened(), one.pointer, other.pointer)
+        return self._ancestors[pair]
+
+    # -- events, in a thread of their own
 
     def wait_events(self, timeout: float) -> None:
-        self._closing.wait(timeout)
+        watch = self._watch
+        if watch is None:
+            time.sleep(timeout)
+            return
+        devices = [slot.device for slot in self._slots if slot.device is not None]
+        watch.wait(timeout, [device.pointer.value for device in devices if device.pointer.value is not None])
 
-    def close(self) -> None:
-        for place in self._slots:
-            if place.device is not None:
-                place.device.close()
-        self._slots = []
-        if self._library is not None:
-            self._library.shutdown()
-            self._library = None
+    def _arrived(self, handle: int, xid: Xid) -> None:
+        for slot in self._slots:
+            device = slot.device
+            if device is not None and device.pointer.value == handle:
+                uuid = device.identity.uuid
+                self._xids[uuid] = (*self._xids.get(uuid, ()), xid)[-XIDS_KEPT:]
+
+
+def _hopeless(place: Slot) -> bool:
+    return place.failed_reads >= _HOPELESS_READS and place.code in _HOPELESS

@@ -1,0 +1,40 @@
+"""Memory of a GPU or a MIG instance: version 2 of the call, which tells reserved apart, else version 1."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gputop.model import GpuProcess, memory_by_pid
+from gputop.sources.nvml import abi
+from gputop.sources.nvml.calls import Handle, Quantity
+from gputop.sources.nvml.sysfs import host_memory
+
+#: total, used, reserved, free; in bytes
+Memory = tuple[int | None, int | None, int | None, int | None]
+
+NO_MEMORY: Final[Memory] = (None, None, None, None)
+
+
+def memory_quantity(handle: Handle) -> Quantity[Memory]:
+    """nvmlDeviceGetMemoryInfo_v2 (R510), whose used is without reserved, as nvidia-smi shows it; or
+    nvmlDeviceGetMemoryInfo, whose used is with it: then reserved is None."""
+    return handle.ways(
+        ("nvmlDeviceGetMemoryInfo_v2", (), abi.MemoryV2(version=abi.version(abi.MemoryV2, 2)), _take_v2),
+        ("nvmlDeviceGetMemoryInfo", (), abi.MemoryV1(), _take_v1),
+    )
+
+
+def _take_v2(memory: abi.MemoryV2) -> Memory:
+    return memory.total, memory.used, memory.reserved, memory.free
+
+
+def _take_v1(memory: abi.MemoryV1) -> Memory:
+    return memory.total, memory.used, None, memory.free
+
+
+def shared_memory(processes: tuple[GpuProcess, ...]) -> Memory:
+    """GB10, Thor…: the GPU has no memory of its own. Its total is the host's; its use is what its processes hold
+    (NVML tells that even there), not what the host uses (nvtop#511, nvitop#208)."""
+    known = [bytes_ for bytes_ in memory_by_pid(processes).values() if bytes_ is not None]
+    used = sum(known) if known or not processes else None
+    return host_memory(), used, None, None

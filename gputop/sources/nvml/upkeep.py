@@ -1,0 +1,109 @@
+"""The medium and the slow tier of one GPU, which leave what they find for the fast one to pick up."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from gputop.model import replace
+from gputop.sources.nvml import abi
+from gputop.sources.nvml.calls import Handle
+from gputop.sources.nvml.facts import Fans, SlowFacts, read_static
+from gputop.sources.nvml.fast import Background, FastTier
+from gputop.sources.nvml.identity import Identity
+from gputop.sources.nvml.mig import Mig
+from gputop.sources.nvml.nvlink import NO_PEERS, LinkCounters, NvLinks, Peers
+from gputop.sources.nvml.pcie import PcieSampler
+from gputop.sources.nvml.utilization import ProcessUtilization
+
+
+class Upkeep:
+    """The medium and the slow tier. Replaces ``background`` as a whole."""
+
+    def __init__(
+        self, handle: Handle, identity: Identity, mig: Mig, fast: FastTier, background: Background, root: Path
+    ) -> None:
+        self._handle, self._identity, self._mig, self._fast, self._root = handle, identity, mig, fast, root
+        self.utilization = ProcessUtilization(handle)
+        self.pcie = PcieSampler(handle)
+        self.background = background
+        self._fans: Fans | None = None
+        self._slow: SlowFacts | None = None
+        self._links: NvLinks | None = None
+        self._link_totals: LinkCounters | None = None
+
+    @property
+    def peers(self) -> Peers:
+        """Who is at the other ends of its NVLinks."""
+        return self._links.peers if self._links is not None else NO_PEERS
+
+    @property
+    def wants_pcie_sample(self) -> bool:
+        fast = self._fast
+        return not fast.pcie_by_gpm and fast.pcie.serves is False and not self.pcie.unsupported
+
+    def read_medium(self) -> None:
+        """At most once a second; the first time also what never changes. Raises Fault."""
+        if self._mig.stale:
+            self._mig.enumerate()
+        if self._mig.enabled:
+            self.utilization.shares = None
+            self._mig.read_activity(time.monotonic())
+        else:
+            self.utilization.read(self._fast.processes.pids)
+        if self._fans is None:
+            self._fans = Fans(self._handle)
+            facts = read_static(self._handle, self._identity.pci_bus_id, self._fast.gpm is not None, self._root)
+            self.background = replace(self.background, facts=replace(facts, mig_mode=self._mig.enabled))
+        rx, tx = self._nvlink_totals()
+        self.background = replace(
+            self.background,
+            fans_percent=self._fans.percent(),
+            nvlink_rx_bytes_per_second=rx,
+            nvlink_tx_bytes_per_second=tx,
+        )
+
+    def _nvlink_totals(self) -> tuple[float | None, float | None]:
+        """Of all links together, by counters, where GPM does not tell."""
+        gpm = self._fast.gpm
+        if self._links is None or not self._links.peers.any or (gpm is not None and gpm.tells(abi.GPM_NVLINK_RX)):
+            return None, None
+        if self._link_totals is None:
+            self._link_totals = LinkCounters(self._handle, (abi.ALL_LINKS,))
+        return self._link_totals.read()[abi.ALL_LINKS]
+
+    @property
+    def topology(self) -> tuple[tuple[str, str], ...]:
+        """How the GPU is connected to others: (UUID, word)."""
+        return self.background.facts.topology
+
+    @topology.setter
+    def topology(self, topology: tuple[tuple[str, str], ...]) -> None:
+        facts = self.background.facts
+        if topology != facts.topology:
+            self.background = replace(self.background, facts=replace(facts, topology=topology))
+
+    def read_slow(self) -> None:
+        """Every 5 to 30 s. Raises Fault."""
+        if self._slow is None:
+            self._slow = SlowFacts(self._handle)
+            self._links = NvLinks(self._handle)
+        assert self._links is not None
+        self._mig.enumerate()
+        facts = self._slow.read(self.background.facts)
+        facts = replace(
+            facts,
+            mig_mode=self._mig.enabled,
+            nvlinks=self._links.read(),
+            fan_rpm=self._fans.rpm() if self._fans is not None else (),
+        )
+        self.background = replace(
+            self.background,
+            facts=facts,
+            power_limit_watts=self._slow.power_limit_watts,
+            temperature_margin_celsius=self._slow.margin_celsius,
+            notes=self._slow.notes,
+        )
+
+    def close(self) -> None:
+        self._mig.close()
