@@ -1,0 +1,99 @@
+"""The command cell: the program's name stands out of its arguments, and long ones scroll sideways."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+
+from rich.cells import set_cell_size
+
+from gputop.ui.cells import Span, plain, skip, width
+from gputop.ui.process_row import Row
+
+_INTERPRETER: Final = re.compile(r"(python|pypy|bash|sh|zsh|perl|ruby|node|julia)[\d.]*")
+#: Options of an interpreter and then its script, or ``-m`` and a module.
+_SCRIPT: Final = re.compile(r"((?: +(?:-[XW] +\S+|-(?![cem])\S*))* +(?:-m +)?)([^-\s]\S*)(.*)", re.DOTALL)
+_STATES: Final = {"Z": "(zombie) ", "T": "(stopped) ", "t": "(traced) ", "D": "(in the kernel) "}
+
+
+@lru_cache(4096)
+def command_spans(command: str) -> tuple[Span, ...]:
+    """*command* without the directories of its program; of a script, its own name stands out."""
+    program, space, rest = command.partition(" ")
+    if program.startswith("["):  # no command line: a kernel thread, or one that may not be read
+        return ((command, "dim"),)
+    name = program.rpartition("/")[2] or program
+    found = _SCRIPT.fullmatch(space + rest) if rest and _INTERPRETER.fullmatch(name) else None
+    if found is None:
+        return ((name, "text"), (space + rest, "dim")) if rest else ((name, "text"),)
+    directories, slash, script = found[2].rpartition("/")
+    spans = ((name, "text"), (found[1], "dim"), (directories + slash, "dim"), (script, "text"), (found[3], "dim"))
+    return tuple(span for span in spans if span[0])
+
+
+def cell_spans(row: Row, unfolded: str = "▾ ", folded: str = "▸ ") -> tuple[tuple[Span, ...], tuple[Span, ...]]:
+    """What stays in place of a row's command cell (branch, fold sign, state) and what scrolls."""
+    fixed: list[Span] = []
+    if row.branch:
+        fixed.append((row.branch, "faint"))
+    if row.folded is not None:
+        fixed.append((folded if row.folded else unfolded, "accent"))
+    if row.hidden:
+        fixed.append((f"(+{row.hidden}) ", "dim"))
+    if row.is_part:
+        return tuple(fixed), ((f"on GPU {row.process.gpu_index}", "dim"),)
+    facts = row.facts
+    if row.dead:
+        fixed.append(("(dead) ", "ghost"))
+        words = (facts.command or facts.name) if facts is not None else None
+        return tuple(fixed), ((words or "still listed by the driver", "ghost"),)
+    if facts is None:
+        unknown = "(host pid: not visible from here)" if row.process.exists is None else "…"
+        return tuple(fixed), ((unknown, "dim"),)
+    if facts.state in _STATES:
+        fixed.append((_STATES[facts.state], "warning"))
+    return tuple(fixed), command_spans(facts.command or facts.name or "…")
+
+
+def clip(spans: Iterable[Span], offset: int, cells: int, left: str = "‹", right: str = "›") -> list[Span]:
+    """Exactly *cells* cells of *spans* from cell *offset* on; *left* and *right* mark what is cut away."""
+    spans = tuple(spans)
+    taken = sum(width(text) for text, _ in spans)
+    if cells <= 0:
+        return []
+    result: list[Span] = []
+    room = cells
+    if offset and taken:
+        result.append((left, "accent"))
+        offset += 1
+        room -= 1
+    cut = taken - offset > room > 0
+    room -= cut
+    for text, role in spans:
+        if room <= 0:
+            break
+        if offset:
+            length = width(text)
+            if length <= offset:
+                offset -= length
+                continue
+            text = skip(text, offset)
+            offset = 0
+        length = width(text)
+        if length > room:
+            text = text[:room] if plain(text) else set_cell_size(text, room)
+            length = room
+        if text:
+            result.append((text, role))
+        room -= length
+    if room > 0:
+        result.append((" " * room, "dim"))
+    if cut:
+        result.append((right, "accent"))
+    return result
+
+
+def spans_width(spans: Iterable[Span]) -> int:
+    return sum(width(text) for text, _ in spans)

@@ -1,0 +1,141 @@
+"""The lines of the process table: heading, rows, and the line that says what is not seen."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from gputop.ui.cells import Line, Span, fit, line_width, width
+from gputop.ui.glyphs import ASCII
+from gputop.ui.process_columns import Layout, Moment
+from gputop.ui.process_command import cell_spans, clip, spans_width
+from gputop.ui.process_row import Row
+from gputop.ui.view import View
+
+_ASCII_BRANCHES: Final = str.maketrans({"├": "|", "│": "|", "└": "`"})
+_KEPT_MOST: Final = 2048  # lines
+
+
+class _Kept(NamedTuple):
+    row: Row
+    surface: str
+    tagged: bool
+    age: int
+    line: Line
+
+
+class RowPainter:
+    """Draws rows in one layout and view. The same line (the same object) comes again for a row that did not change."""
+
+    def __init__(self, layout: Layout, view: View, offset: int = 0, uid: int = -1) -> None:
+        self.layout = layout
+        self.view = view
+        self.offset = offset
+        self.uid = uid
+        self._ascii = view.glyphs is ASCII
+        self._signs = (view.glyphs.unfolded + " ", view.glyphs.folded + " ")
+        self._marks = ("<", ">") if self._ascii else ("‹", "›")
+        self._has_age = any(placed.column.id == "age" for placed in layout.placed)
+        self._kept: dict[tuple[int, str, int | None, int | None], _Kept] = {}
+
+    def fits(self, layout: Layout, view: View, offset: int) -> bool:
+        """Whether this painter is one for *layout*, *view* and *offset*."""
+        return self.offset == offset and self.layout == layout and (self.view is view or self.view == view)
+
+    def line(self, row: Row, at: float, cursor: bool = False, tagged: bool = False) -> Line:
+        """The line of *row*, exactly as wide as the layout, at time *at* (epoch seconds)."""
+        surface = "@cursor" if cursor else "@tag" if tagged else ""
+        age = _age_step(row, at) if self._has_age else 0
+        process = row.process
+        place = (process.pid, process.gpu_uuid, process.gpu_instance_id, process.compute_instance_id)
+        kept = self._kept.get(place)
+        if kept is not None and kept[0] is row and kept[1] == surface and kept[2] == tagged and kept[3] == age:
+            return kept[4]
+        line = self._draw(row, Moment(self.view, at, self.uid), surface, tagged)
+        if len(self._kept) > _KEPT_MOST:
+            self._kept.clear()
+        self._kept[place] = _Kept(row, surface, tagged, age, line)
+        return line
+
+    def command_width(self, row: Row) -> int:
+        """Cells that the command of *row* takes beyond those it has."""
+        fixed, scrolling = cell_spans(row)
+        return spans_width(scrolling) + spans_width(fixed) - self.layout.command_cells
+
+    def _draw(self, row: Row, moment: Moment, surface: str, tagged: bool) -> Line:
+        spans: list[Span] = [("*" if tagged else " ", f"accent{surface}")]
+        add = spans.append
+        taken = 1
+        for column, _, cells in self.layout.placed:
+            if taken > 1:
+                taken += 1
+            if column.id == "command":
+                if taken > 1:
+                    add((" ", f"dim{surface}"))
+                for text, role in self._command(row, cells):
+                    add((text, role + surface))
+            else:
+                text, role = column.cell(row, moment)
+                length = len(text)
+                if text.isascii() and length <= cells:
+                    text = text.rjust(cells) if column.right else text.ljust(cells)
+                else:
+                    text = fit(text, cells, column.right)
+                add((text if taken == 1 else " " + text, role + surface))
+            taken += cells
+        if taken < self.layout.cells:
+            add((" " * (self.layout.cells - taken), f"dim{surface}"))
+        return tuple(spans)
+
+    def _command(self, row: Row, cells: int) -> list[Span]:
+        fixed, scrolling = cell_spans(row, *self._signs)
+        if self._ascii:
+            fixed = tuple((text.translate(_ASCII_BRANCHES), role) for text, role in fixed)
+        room = cells - spans_width(fixed)
+        if room < 1:
+            return clip(fixed, 0, cells, *self._marks)
+        return [*fixed, *clip(scrolling, 0 if row.is_part else self.offset, room, *self._marks)]
+
+
+def _age_step(row: Row, at: float) -> int:
+    """Changes when the age is written differently: every second up to an hour, then every minute (units.duration)."""
+    start = row.facts.start_time if row.facts is not None else None
+    if start is None or row.is_part:
+        return -1
+    age = int(at - start)
+    return age if age < 3600 else -(age // 60) - 2
+
+
+def heading(layout: Layout, view: View, sort: str, descending: bool, focused: bool) -> Line:
+    """The columns' names. The sort arrow follows its one, in the gap after the column where that is full."""
+    arrow = view.glyphs.arrow_down if descending else view.glyphs.arrow_up
+    usual = "title@bar" if focused else "dim@bar"
+    spans: list[Span] = [(" ", usual)]
+    for column, _, cells in layout.placed:
+        if column.id != sort:
+            spans.append((fit(column.heading, cells, column.right) + " ", usual))
+        else:
+            name = column.heading + arrow
+            text = fit(name, cells + 1) if len(name) > cells else fit(name, cells, column.right) + " "
+            spans.append((text, "accent+b@bar"))
+    return _exactly(spans, layout.cells, usual)
+
+
+def status(cells: int, left: list[Span], right: list[Span]) -> Line:
+    """The last line: *left* as far as it fits, *right* always."""
+    room = max(0, cells - line_width(tuple(right)) - 2)
+    spans: list[Span] = [(" ", "dim"), *clip(left, 0, room, right="…"), *right]
+    return _exactly(spans, cells, "dim")
+
+
+def _exactly(spans: list[Span], cells: int, role: str) -> Line:
+    taken = line_width(tuple(spans))
+    if taken > cells:
+        spans = clip(spans, 0, cells, right=" ")
+    elif taken < cells:
+        spans = [*spans, (" " * (cells - taken), role)]
+    return tuple(spans)
+
+
+def message(text: str, role: str, cells: int) -> Line:
+    """A line of words in place of rows."""
+    return _exactly([(" ", role), (fit(text, min(width(text), max(0, cells - 1))), role)], cells, role)

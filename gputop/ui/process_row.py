@@ -1,0 +1,109 @@
+"""What one line of the process table is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from gputop.model import GpuProcess, HostFacts, ProcessKey, RowKey
+
+#: The GPU "UUID" of the line that sums a process over several GPUs.
+ALL_GPUS: Final = ""
+
+
+class Row(NamedTuple):
+    """A process on a GPU; or a process over several GPUs (a sum line, with ``parts``); or one of these parts.
+
+    Rows are compared by identity: the same object means that nothing on the line but the age can have changed.
+    """
+
+    process: GpuProcess
+    facts: HostFacts | None = None  # of a dead process: the last known
+    capacity_bytes: int | None = None  # memory of the GPU, MIG instance, or GPUs of a sum line
+    parts: tuple[GpuProcess, ...] = ()
+    is_part: bool = False
+    branch: str = ""  # what the tree draws before the command
+    folded: bool | None = None  # None: nothing to fold
+    hidden: int = 0  # processes folded away under this one
+
+    @property
+    def process_key(self) -> ProcessKey:
+        return self.facts.key if self.facts is not None else ProcessKey(self.process.pid, None)
+
+    @property
+    def key(self) -> RowKey:
+        process = self.process
+        return RowKey(self.process_key, process.gpu_uuid, process.gpu_instance_id, process.compute_instance_id)
+
+    @property
+    def dead(self) -> bool:
+        return self.process.exists is False
+
+
+def same_process(a: ProcessKey, b: ProcessKey) -> bool:
+    """Whether both are one process as far as is known: the start time of either may not have been read."""
+    return a.pid == b.pid and (a.start_ticks == b.start_ticks or a.start_ticks is None or b.start_ticks is None)
+
+
+def find_row(rows: Sequence[Row], key: RowKey) -> int | None:
+    """Where the row called *key* is; else the first row of its process."""
+    of_process = None
+    process, uuid, gpu_instance, compute_instance = key
+    for n, row in enumerate(rows):
+        found = row.process
+        if found.pid == process.pid and same_process(row.process_key, process):
+            if found.gpu_uuid == uuid and (found.gpu_instance_id, found.compute_instance_id) == (
+                gpu_instance,
+                compute_instance,
+            ):
+                return n
+            if of_process is None:
+                of_process = n
+    return of_process
+
+
+def follow(key: RowKey, at: int, old: Sequence[Row], new: Sequence[Row]) -> int:
+    """Where the cursor goes that was on row *key*, *at* in *old*: with its row, else its process, else the nearest row
+    that was there before, looking down first. *new* has at least one row."""
+    found = find_row(new, key)
+    if found is not None:
+        return found
+    places = {row.key: n for n, row in enumerate(new)}
+    for row in (*old[at + 1 :], *reversed(old[:at])):
+        if row.key in places:
+            return places[row.key]
+    return max(0, min(at, len(new) - 1))
+
+
+def added(values: Iterable[int | None]) -> int | None:
+    """The sum; None where one of them is unknown: a sum of the rest would be a figure nobody measured."""
+    total = 0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total
+
+
+def most(values: Iterable[int | None]) -> int | None:
+    """The largest of the known ones."""
+    return max((value for value in values if value is not None), default=None)
+
+
+def summed(parts: Sequence[GpuProcess]) -> GpuProcess:
+    """One process over all its GPUs: memory added up, of activity the busiest GPU's."""
+    first = parts[0]
+    kinds = {kind for part in parts for kind in part.kind.split("+")}
+    return GpuProcess(
+        pid=first.pid,
+        gpu_uuid=ALL_GPUS,
+        kind="+".join(sorted(kinds)),
+        gpu_index=min(part.gpu_index for part in parts),
+        memory_bytes=added(part.memory_bytes for part in parts),
+        sm_percent=most(part.sm_percent for part in parts),
+        memory_bandwidth_percent=most(part.memory_bandwidth_percent for part in parts),
+        encoder_percent=most(part.encoder_percent for part in parts),
+        decoder_percent=most(part.decoder_percent for part in parts),
+        exists=first.exists,
+        host=first.host,
+    )

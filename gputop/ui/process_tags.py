@@ -1,0 +1,110 @@
+"""Tagged processes, and what a signal would be sent to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gputop.model import ProcessKey
+from gputop.processes import Target
+from gputop.ui.process_row import Row, added
+from gputop.ui.process_rows import Listing
+
+
+class Targets(NamedTuple):
+    """Frozen at the key press: what happens in the table afterwards changes nothing about it."""
+
+    chosen: tuple[Target, ...] = ()
+    hidden: tuple[Target, ...] = ()  # tagged, but the filter hides them: left out
+    refused: tuple[tuple[Target, str], ...] = ()  # left out, and why in words
+
+
+class Tags:
+    """Tags stick to (pid, start time). One that was set before the start time was known takes it when it is."""
+
+    def __init__(self) -> None:
+        self._start_ticks: dict[int, int | None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._start_ticks)
+
+    def __iter__(self) -> Iterator[ProcessKey]:
+        return (ProcessKey(pid, ticks) for pid, ticks in self._start_ticks.items())
+
+    def holds(self, row: Row) -> bool:
+        pid = row.process.pid
+        if pid not in self._start_ticks:
+            return False
+        mine = self._start_ticks[pid]
+        return mine is None or row.facts is None or row.facts.key.start_ticks == mine
+
+    def toggle(self, row: Row) -> bool:
+        """Tag or untag the process of *row*. False where it cannot be told from a later bearer of its pid: it is dead,
+        and the host never said when it started."""
+        pid = row.process.pid
+        if self.holds(row):
+            del self._start_ticks[pid]
+        elif row.dead and row.facts is None:
+            return False
+        else:
+            self._start_ticks[pid] = row.process_key.start_ticks
+        return True
+
+    def clear(self) -> None:
+        self._start_ticks.clear()
+
+    def update(self, listing: Listing) -> None:
+        """Drop the tags of processes whose pid is another's by now, or may be; take start times that were read."""
+        alive = {process.pid for process in listing.processes if process.exists is not False}
+        for pid, mine in list(self._start_ticks.items()):
+            facts = listing.known.get(pid)
+            if mine is None and pid not in alive:
+                del self._start_ticks[pid]
+            elif facts is not None and mine is None:
+                self._start_ticks[pid] = facts.key.start_ticks
+            elif facts is not None and mine != facts.key.start_ticks:
+                del self._start_ticks[pid]
+
+    def listed(self, listing: Listing) -> list[int]:
+        """Pids that are tagged and that the driver lists, whether or not a filter hides them."""
+        return [pid for pid in self._start_ticks if pid in listing.known] if self._start_ticks else []
+
+
+def targets(listing: Listing, tags: Tags, cursor: Row | None) -> Targets:
+    """The tagged processes, else the one at the cursor. Where a filter hides all that are tagged, none: the one at the
+    cursor is not what was asked for."""
+    tagged = tags.listed(listing)
+    if not tagged:
+        pids, hidden = ([] if cursor is None else [cursor.process.pid]), []
+    else:
+        place = {row.process.pid: n for n, row in enumerate(listing.rows)}
+        pids = sorted((pid for pid in tagged if pid in listing.shown), key=lambda pid: place.get(pid, len(place)))
+        hidden = [pid for pid in tagged if pid not in listing.shown]
+    chosen: list[Target] = []
+    refused: list[tuple[Target, str]] = []
+    for pid in pids:
+        target, why_not = _target(listing, pid)
+        if why_not:
+            refused.append((target, why_not))
+        else:
+            chosen.append(target)
+    return Targets(tuple(chosen), tuple(_target(listing, pid)[0] for pid in hidden), tuple(refused))
+
+
+def _target(listing: Listing, pid: int) -> tuple[Target, str]:
+    """The target *pid* is, over all its GPUs; and why it can be none, if so."""
+    facts = listing.known.get(pid)
+    parts = listing.of_pid(pid)
+    target = Target(
+        key=facts.key if facts is not None else ProcessKey(pid, None),
+        user=facts.user if facts is not None else None,
+        command=(facts.command or facts.name) if facts is not None else None,
+        memory_bytes=added(part.memory_bytes for part in parts),
+        gpu_uuids=tuple(dict.fromkeys(part.gpu_uuid for part in parts)),
+    )
+    exists = parts[0].exists if parts else False
+    if exists is False:
+        return target, "dead: there is nothing left to signal; other processes keep its memory"
+    if exists is None:
+        return target, "of another PID namespace: it cannot be reached from here"
+    return target, ""

@@ -1,0 +1,438 @@
+"""The process table: the part of the screen people look at and act on."""
+
+from __future__ import annotations
+
+import os
+from typing import ClassVar, Final
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message
+
+from gputop.model import GpuProcess, RowKey, Snapshot
+from gputop.ui.board import Board
+from gputop.ui.cells import Line, Span
+from gputop.ui.process_columns import COLUMNS, Layout, lay_out, place
+from gputop.ui.process_filter import Filter
+from gputop.ui.process_lines import RowPainter, heading, message, status
+from gputop.ui.process_row import Row, added, follow
+from gputop.ui.process_rows import Listing, Order, ProcessRows
+from gputop.ui.process_tags import Tags, Targets, targets
+from gputop.ui.view import View
+
+_SIDEWAYS: Final = 8  # cells
+_WHEEL: Final = 3  # rows
+_STATUS_FROM: Final = 5  # lines of the widget from which on one is given to the status
+
+
+class ProcessTable(Board):
+    """Heading, rows, and a line on what is not seen. The cursor sticks to its row, whatever happens around it."""
+
+    DEFAULT_CSS: ClassVar[str] = "ProcessTable { height: 1fr; }"
+    can_focus = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "cursor_up", "Up", show=False),
+        Binding("down", "cursor_down", "Down", show=False),
+        Binding("pageup", "page_up", "Page up", show=False),
+        Binding("pagedown", "page_down", "Page down", show=False),
+        Binding("home", "first", "First", show=False),
+        Binding("end", "last", "Last", show=False),
+        Binding("left", "scroll_text(-1)", "Scroll commands left", show=False),
+        Binding("right", "scroll_text(1)", "Scroll commands right", show=False),
+        Binding("space", "tag", "Tag", show=False),
+    ]
+
+    class SortChanged(Message):
+        """The order was changed here; settings do not know yet."""
+
+        def __init__(self, column: str, reverse: bool, tree: bool) -> None:
+            super().__init__()
+            self.column, self.reverse, self.tree = column, reverse, tree
+
+    class CursorMoved(Message):
+        """The cursor is on another row (None: there are none)."""
+
+        def __init__(self, row: Row | None) -> None:
+            super().__init__()
+            self.row = row
+
+    class Activated(Message):
+        """Details of this row are wanted."""
+
+        def __init__(self, row: Row) -> None:
+            super().__init__()
+            self.row = row
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 (Textual's name)
+        super().__init__(id=id, classes=classes)
+        self._snapshot: Snapshot | None = None
+        self._view: View | None = None
+        self._order = Order()
+        self._filter = Filter()
+        self._rows = ProcessRows()
+        self._listing = Listing()
+        self._tags = Tags()
+        self._cursor: RowKey | None = None
+        self._at = 0  # of the cursor, in the listing's rows
+        self._top = 0  # first row in sight
+        self._touched = False  # the user has chosen a row
+        self._offset = 0  # cells the commands are scrolled
+        self._pid_digits = 0  # these two never shrink
+        self._place_cells = 0
+        self._painter: RowPainter | None = None
+        self._uid = os.getuid()
+
+    # -- what others ask for
+
+    def show_snapshot(self, snapshot: Snapshot, view: View) -> None:
+        """Show *snapshot* from now on; an order that was changed in the settings is taken over."""
+        before, self._view = self._view, view
+        order = _order_of(view)
+        if before is None or order != _order_of(before):
+            self._order = order
+        self._snapshot = snapshot
+        self._arrange()
+
+    @property
+    def visible_pids(self) -> frozenset[int]:
+        """Pids of the rows in sight, and of the tagged ones: host facts of these are wanted fresh."""
+        pids = {row.process.pid for row in self._in_sight()}
+        return frozenset(pids | {key.pid for key in self._tags})
+
+    @property
+    def wants_all(self) -> bool:
+        """Whether the order or the filter depends on what the host says about processes out of sight."""
+        return self._order.tree or COLUMNS[self._order.column].from_host or self._filter.reads_host
+
+    @property
+    def cursor_row(self) -> Row | None:
+        """The row at the cursor; a sum line's ``process`` is made of its ``parts``."""
+        rows = self._listing.rows
+        return rows[self._at] if self._at < len(rows) else None
+
+    @property
+    def cursor_process(self) -> GpuProcess | None:
+        """The process at the cursor; on a sum line the sum, with an empty ``gpu_uuid``."""
+        row = self.cursor_row
+        return row.process if row is not None else None
+
+    def targets(self) -> Targets:
+        """What a signal would be sent to, frozen now: the tagged processes, else the one at the cursor."""
+        return targets(self._listing, self._tags, self.cursor_row)
+
+    @property
+    def tagged(self) -> int:
+        """How many listed processes are tagged."""
+        return len(self._tags.listed(self._listing))
+
+    @property
+    def order(self) -> Order:
+        return self._order
+
+    @property
+    def filter_text(self) -> str:
+        return self._filter.text
+
+    @property
+    def user(self) -> str | None:
+        return self._filter.user
+
+    @property
+    def kind(self) -> str | None:
+        return self._filter.kind
+
+    @property
+    def is_filtered(self) -> bool:
+        return bool(self._filter)
+
+    def set_filter(self, text: str) -> str | None:
+        """Show what *text* asks for (see process_filter.py). Returns what is wrong with it in words, or None."""
+        self._use_filter(Filter.parse(text, self._filter.user, self._filter.kind))
+        return "; ".join(self._filter.problems) or None
+
+    def set_user(self, user: str | None) -> None:
+        """Show only the processes of *user*; None: of all."""
+        self._use_filter(Filter.parse(self._filter.text, user, self._filter.kind))
+
+    def set_kind(self, kind: str | None) -> None:
+        """Show only compute ("C") or graphics ("G") processes; None: all."""
+        self._use_filter(Filter.parse(self._filter.text, self._filter.user, kind))
+
+    def clear_filter(self) -> None:
+        """Show all processes: text, user and kind."""
+        self._use_filter(Filter())
+
+    def set_sort(self, column: str) -> None:
+        """Sort by *column*; by the one it is sorted by already: the other way round."""
+        reverse = not self._order.reverse if column == self._order.column else False
+        self._reorder(self._order._replace(column=column, reverse=reverse))
+
+    def redraw(self) -> None:
+        self._painter = None
+        self._draw_all()
+        super().redraw()
+
+    # -- actions
+
+    def action_cursor_up(self) -> None:
+        self._move(self._at - 1)
+
+    def action_cursor_down(self) -> None:
+        self._move(self._at + 1)
+
+    def action_page_up(self) -> None:
+        self._move(self._at - max(1, self._body - 1))
+
+    def action_page_down(self) -> None:
+        self._move(self._at + max(1, self._body - 1))
+
+    def action_first(self) -> None:
+        self._move(0)
+
+    def action_last(self) -> None:
+        self._move(len(self._listing.rows) - 1)
+
+    def action_scroll_text(self, direction: int) -> None:
+        """Scroll the commands sideways, as far as the longest one in sight goes."""
+        painter = self._painter
+        if painter is None:
+            return
+        longest = max((painter.command_width(row) for row in self._in_sight()), default=0)
+        most = max(0, -(-longest // _SIDEWAYS) * _SIDEWAYS) if longest > 0 else 0
+        offset = max(0, min(self._offset + direction * _SIDEWAYS, max(most, self._offset)))
+        if offset != self._offset:
+            self._offset = offset
+            self._draw_all()
+
+    def action_tag(self) -> None:
+        """Tag the process at the cursor, or untag it, and go on to the next one."""
+        row = self.cursor_row
+        if row is None:
+            return
+        if not self._tags.toggle(row):
+            self.notify(f"{row.process.pid} is dead: nothing to tag", severity="warning", timeout=3, markup=False)
+        rows = self._listing.rows
+        after = (n for n in range(self._at + 1, len(rows)) if rows[n].process.pid != row.process.pid)
+        self._move(next(after, self._at), redraw=True)
+
+    def action_untag_all(self) -> None:
+        self._tags.clear()
+        self._draw_all()
+
+    def action_fold(self) -> None:
+        self._fold(True)
+
+    def action_unfold(self) -> None:
+        self._fold(False)
+
+    def action_tree(self) -> None:
+        self._reorder(self._order._replace(tree=not self._order.tree))
+
+    def action_invert(self) -> None:
+        self.set_sort(self._order.column)
+
+    def action_activate(self) -> None:
+        row = self.cursor_row
+        if row is not None:
+            self.post_message(self.Activated(row))
+
+    # -- events
+
+    def on_resize(self) -> None:
+        self._draw_all()
+
+    def on_focus(self) -> None:
+        self._draw_all()
+
+    def on_blur(self) -> None:
+        self._draw_all()
+
+    def on_click(self, event: events.Click) -> None:
+        event.stop()
+        if event.y == 0:
+            column = self._layout.at(event.x) if self._painter is not None else None
+            if column is not None:
+                self.set_sort(column.id)
+            return
+        at = self._top + event.y - 1
+        if 0 < event.y <= self._body and at < len(self._listing.rows):
+            self._move(at)
+            if event.chain == 2:
+                self.action_activate()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self._wheel(_WHEEL)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self._wheel(-_WHEEL)
+
+    # -- rows
+
+    def _use_filter(self, filter_: Filter) -> None:
+        self._filter = filter_
+        self._arrange()
+
+    def _reorder(self, order: Order) -> None:
+        self._order = order
+        self._arrange()
+        self.post_message(self.SortChanged(order.column, order.reverse, order.tree))
+
+    def _fold(self, folded: bool) -> None:
+        """Fold or unfold at the cursor; folding a GPU's line folds the sum it belongs to."""
+        row = self.cursor_row
+        if row is None or (row.folded is None and not row.is_part):
+            return
+        pid = row.process.pid
+        (self._rows.folded.add if folded else self._rows.folded.discard)(pid)
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """Order the rows and keep the cursor on its one."""
+        if self._snapshot is None:
+            return
+        before = self._listing
+        listing = self._rows.arrange(self._snapshot, self._filter, self._order)
+        if listing is not before:
+            self._listing = listing
+            self._tags.update(listing)
+            self._pid_digits = max(self._pid_digits, max((len(str(pid)) for pid in listing.known), default=0))
+            self._place_cells = max(
+                self._place_cells,
+                max((len(place(row)) + (3 if row.process.exists is False else 0) for row in listing.rows), default=0),
+            )
+            moved = self._follow(before)
+            if moved:
+                self.post_message(self.CursorMoved(self.cursor_row))
+        self._draw_all()
+
+    def _follow(self, before: Listing) -> bool:
+        """Put the cursor where its row is now. True where it is on another row than before."""
+        rows = self._listing.rows
+        old = self._cursor
+        if not rows:
+            self._at, self._cursor = 0, None
+            return old is not None
+        self._at = 0 if old is None else follow(old, self._at, before.rows, rows)
+        if not self._touched and self._at >= max(1, self._body):
+            self._at = 0  # nobody chose that row, so nobody wants the page to follow it
+        self._cursor = rows[self._at].key
+        return old is None or old != self._cursor
+
+    def _move(self, at: int, redraw: bool = False) -> None:
+        rows = self._listing.rows
+        if not rows:
+            return
+        self._touched = True
+        at = max(0, min(at, len(rows) - 1))
+        if at != self._at:
+            self._at, self._cursor = at, rows[at].key
+            self.post_message(self.CursorMoved(rows[at]))
+            redraw = True
+        if redraw:
+            self._draw_all()
+
+    def _wheel(self, rows: int) -> None:
+        """Scroll the page; the cursor only goes along where it would be left behind."""
+        top = max(0, min(self._top + rows, len(self._listing.rows) - self._body))
+        if top != self._top:
+            self._top = top
+            self._move(max(top, min(self._at, top + self._body - 1)), redraw=True)
+
+    # -- drawing
+
+    @property
+    def _body(self) -> int:
+        """Lines for rows."""
+        height = self.size.height
+        return max(0, height - (2 if height >= _STATUS_FROM else 1))
+
+    @property
+    def _layout(self) -> Layout:
+        assert self._painter is not None
+        return self._painter.layout
+
+    def _in_sight(self) -> tuple[Row, ...]:
+        return self._listing.rows[self._top : self._top + self._body]
+
+    def _draw_all(self) -> None:
+        snapshot, view, (cells, height) = self._snapshot, self._view, self.size
+        if snapshot is None or view is None or not cells or not height:
+            return
+        body = self._body
+        if self._at < self._top:
+            self._top = self._at
+        elif self._at >= self._top + body:
+            self._top = self._at - body + 1
+        self._top = max(0, min(self._top, len(self._listing.rows) - body))
+        layout = lay_out(view.settings.columns, cells, self._order.column, self._pid_digits, self._place_cells)
+        painter = self._painter
+        if painter is None or not painter.fits(layout, view, self._offset):
+            painter = self._painter = RowPainter(layout, view, self._offset, self._uid)
+        lines: list[Line] = [heading(layout, view, self._order.column, self._order.descending, self.has_focus)]
+        tags, at = self._tags, snapshot.taken_at
+        tagged = bool(tags)
+        for n, row in enumerate(self._in_sight(), self._top):
+            lines.append(painter.line(row, at, n == self._at, tagged and tags.holds(row)))
+        if not self._listing.rows and body:
+            text, role = self._why_empty(snapshot)
+            lines.append(message(text, role, cells))
+        if height >= _STATUS_FROM:
+            lines += [()] * (height - 1 - len(lines))
+            lines.append(self._status(layout, view))
+        self.show(lines)
+
+    def _why_empty(self, snapshot: Snapshot) -> tuple[str, str]:
+        if self._listing.total:
+            return "no process matches the filter: Esc clears it", "dim"
+        broken = [gpu for gpu in snapshot.gpus if gpu.error is not None]
+        if snapshot.problems:
+            return f"▲ processes unknown: {snapshot.problems[0]}", "warning"
+        if broken and len(broken) == len(snapshot.gpus):
+            return f"▲ processes unknown: {broken[0].error}", "warning"
+        if broken:
+            return f"no process listed; unknown for GPU {', '.join(str(gpu.index) for gpu in broken)}", "dim"
+        return ("no process uses a GPU" if snapshot.gpus else "no GPU"), "dim"
+
+    def _status(self, layout: Layout, view: View) -> Line:
+        listing, rows = self._listing, self._listing.rows
+        dot: Span = (f" {view.glyphs.bullet} ", "faint")
+        left: list[Span] = []
+
+        def say(words: str, role: str = "dim") -> None:
+            if left:
+                left.append(dot)
+            left.append((words, role))
+
+        shown, total = len(listing.shown), listing.total
+        say(f"{shown} of {total} processes" if self._filter else _count(total, "process", "processes"))
+        if words := self._filter.words:
+            say(f"filter: {words}", "accent")
+        for problem in self._filter.problems:
+            say(problem, "warning")
+        if tagged := self._tags.listed(listing):
+            pids = set(tagged)
+            bytes_ = added(process.memory_bytes for process in listing.processes if process.pid in pids)
+            hidden = len(pids - listing.shown.keys())
+            say(f"{len(tagged)} tagged ({view.memory(bytes_)}{f', {hidden} hidden' if hidden else ''})", "accent")
+        cursor = self.cursor_row
+        if cursor is not None and not cursor.parts:
+            process = cursor.process
+            count, bytes_ = listing.on_gpu(process.gpu_uuid)
+            say(f"GPU {process.gpu_index}: {_count(count, 'process', 'processes')}, {view.memory(bytes_)}")
+        if layout.left_out:
+            say("no room for " + " ".join(column.heading for column in layout.left_out))
+        above, below = self._top, max(0, len(rows) - self._top - self._body)
+        more = [f"{view.glyphs.up} {above}"] if above else []
+        more += [f"{view.glyphs.down} {below}"] if below else []
+        return status(layout.cells, left, [(f"{'  '.join(more)} more ", "dim")] if more else [])
+
+
+def _order_of(view: View) -> Order:
+    settings = view.settings
+    return Order(settings.sort, settings.sort_reverse, settings.tree)
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
