@@ -111,7 +111,7 @@ def _ascii(text: str) -> str:
 def bar(percent: float | None, cells: int, style: str, glyphs: Glyphs, has_track: bool) -> tuple[Span, Span]:
     """A bar of *cells* cells filled to *percent*, in eighths of a cell; unknown is an empty track."""
     eighths = 0 if percent is None else max(0, min(cells * 8, round(percent * cells * 8 / 100)))
-    if percent and eighths == 0:
+    if percent and eighths == 0 and cells:
         eighths = 1  # something is not nothing
     full, part = divmod(eighths, 8)
     filled = glyphs.full * full

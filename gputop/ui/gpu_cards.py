@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from gputop import units
 from gputop.model import Gpu, Severity
 from gputop.ui.cells import Line, Span, fit, width
@@ -17,6 +19,9 @@ from gputop.ui.gpu_state import STYLE_OF, memory_remark, remarks, severity_of, t
 from gputop.ui.layout import TALL_CARD_LINES
 from gputop.ui.palette import load_role
 from gputop.ui.view import View
+
+
+CURVE_LINES: Final = 3
 
 
 def card(drawing: GpuDrawing, cells: int, lines: int, view: View) -> list[Line]:
@@ -90,7 +95,7 @@ def _wrap(words: str, cells: int) -> list[str]:
 
 def _body(drawing: GpuDrawing, inner: int, tall: bool, view: View) -> list[Line]:
     gpu, glyphs = drawing.gpu, view.glyphs
-    text = 28 if inner >= 52 else 20  # cells right of the bars
+    text = 29 if inner >= 53 else 20  # cells right of the bars
     gauge = inner - 5 - text
     utilization = gpu.utilization_gpu_percent
     track = drawing.track
@@ -129,10 +134,9 @@ def _history(
     drawing: GpuDrawing, inner: int, text: int, values: list[float], style: str, view: View
 ) -> list[tuple[Span, ...]]:
     gauge = inner - 5 - text
-    rows = 3 if style == drawing.hue else 2
     return [
         (("     ", "dim"), row, (" " * text, "text"))
-        for row in tall_sparkline(values, gauge, rows, style, view.glyphs)
+        for row in tall_sparkline(values, gauge, CURVE_LINES, style, view.glyphs)
     ]
 
 

@@ -56,7 +56,7 @@ def _right(snapshot: Snapshot, cells: int, asked: float, dot: str) -> Span:
     interval = units.interval(asked)
     style = "dim@bar"
     if snapshot.interval > asked * 1.05:
-        interval = f"{interval} → {units.interval(round(snapshot.interval, 2))}: the driver is slow"
+        interval += f" → {units.interval(round(snapshot.interval, 2))}" + (": slow driver" if cells >= 80 else "")
         style = "warning@bar"
     parts = [interval]
     if cells >= 120:
