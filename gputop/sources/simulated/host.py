@@ -57,7 +57,9 @@ class SimulatedHost:
             while parent is not None:
                 ancestors.append(self._facts(parent, t, None))
                 parent = population.alive(parent.parent, t)
-            children = [p for p in population.processes.values() if p.parent == process.pid and p.started <= t < p.ends_at]
+            children = [
+                p for p in population.processes.values() if p.parent == process.pid and p.started <= t < p.ends_at
+            ]
             return ProcessDetails(
                 facts=self._facts(process, t, None),
                 cwd=process.cwd,
@@ -88,9 +90,13 @@ class SimulatedHost:
         cpu = self._cpu(process, second)
         state = "T" if process.stopped else "D" if process.stuck else "R" if cpu > 60.0 else "S"
         # A thousand pids are asked for again and again, and most of them rest.
-        if known is not None and cpu == 0.0 and known.cpu_percent == 0.0 and known.state == state:
-            if known.parent_pid == process.parent and at - known.read_at < 5.0 and known.key.start_ticks == process.start_ticks:
-                return known
+        if (
+            known is not None
+            and cpu == known.cpu_percent == 0.0
+            and at - known.read_at < 5.0
+            and (known.state, known.parent_pid, known.key.start_ticks) == (state, process.parent, process.start_ticks)
+        ):
+            return known
         age = max(0.0, t - process.started)
         return HostFacts(
             process.key, at, self._world.epoch + process.started, process.parent, process.group or process.pid,
@@ -147,5 +153,3 @@ class SimulatedHost:
         if process.uid < 1000:
             return f"/system.slice/{process.name}.service"
         return f"/user.slice/user-{process.uid}.slice/session-{process.session % 97}.scope"
-
-

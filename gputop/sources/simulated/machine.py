@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from gputop.model import Driver
 from gputop.sources.simulated.boards import GIB
 from gputop.sources.simulated.gpu import SimulatedGpu
-from gputop.sources.simulated.population import Population
+from gputop.sources.simulated.population import Population, SimulatedProcess
 
 
 @dataclass(slots=True)
@@ -31,16 +31,20 @@ class World:
     memory_base_bytes: int = 11 * GIB  # kernel, page tables, daemons
     lock: threading.Lock = field(default_factory=threading.Lock)
     _latest: float = 0.0
-    _back: set[int] = field(default_factory=set)  # GPUs that were lost and are back
 
     def now(self) -> float:
         """Seconds of the story now, with the population brought there."""
-        t = max(self._latest, self.clock() - self.epoch)
-        self._latest = t
-        self.population.advance(t)
-        for gpu in self.gpus:
-            lost = gpu.ailment.lost
-            if lost is not None and t >= lost[1] and gpu.index not in self._back:
-                self._back.add(gpu.index)
-                self.population.release_stuck(gpu.index, t)
+        self._latest = t = max(self._latest, self.clock() - self.epoch)
+        self.population.advance(t, self._warm)
         return t
+
+    def signal(self, process: SimulatedProcess, number: int) -> None:
+        """Send signal *number* to *process*, now."""
+        t = self.now()
+        self._warm(t)
+        self.population.signal(process, number, t)
+
+    def _warm(self, t: float) -> None:
+        """Settle what was before *t*, before the processes that caused it change."""
+        for gpu in self.gpus:
+            gpu.warm(t)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from gputop.model import ProcessKey
 from gputop.sources.simulated.boards import MIB
 from gputop.sources.simulated.rhythm import noise
-from gputop.sources.simulated.workloads import REST, Load, Workload
+from gputop.sources.simulated.workloads import REST, Idle, Load, Workload
 
 TICKS_PER_SECOND: Final = 100
 HARMLESS: Final = frozenset({0, signal.SIGCHLD, signal.SIGURG, signal.SIGWINCH})
+STOPPING: Final = frozenset({signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
+POLITE: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 NEVER: Final = float("inf")
 
 
@@ -25,6 +29,11 @@ class Use:
     workload: Workload
     kind: str = "C"
     instance: int | None = None  # GPU instance id; the compute instance is always 0
+
+    @property
+    def still(self) -> bool:
+        """Whether nothing about it ever changes."""
+        return isinstance(self.workload, Idle)
 
 
 @dataclass(slots=True, eq=False)
@@ -55,10 +64,9 @@ class SimulatedProcess:
     pending: int = 0  # a fatal signal that waits for SIGCONT
     ends_at: float = NEVER
     dies_of: str = ""
-    successor: Callable[[float], SimulatedProcess] | None = None  # who takes its place, given the time of its end
+    on_end: Callable[[SimulatedProcess, float], None] | None = None
     group: int = 0
     session: int = 0
-    passed: bool = False  # its end has been dealt with
 
     @property
     def start_ticks(self) -> int:
@@ -73,10 +81,6 @@ class SimulatedProcess:
             return REST
         return use.workload.load(t)
 
-    def released_at(self) -> float:
-        """When its GPU memory is free again after its end, unless somebody inherited it (0.1 s per 20 GiB seen)."""
-        return self.ends_at + 0.08 + 0.3 * noise(self.pid, 17)
-
 
 #: The machine's clock ticks count from its boot, this long before the story began.
 BOOTED_BEFORE: Final = 23.4 * 86400.0
@@ -84,31 +88,51 @@ BOOTED_BEFORE: Final = 23.4 * 86400.0
 
 @dataclass(slots=True)
 class Population:
-    """All processes by pid, those that hold GPU memory by GPU. ``advance`` brings it to a time; time never runs back.
+    """All processes by pid, and those that hold GPU memory by GPU. What changes by itself (ends, memory released later,
+    restarts, whatever a scenario schedules) waits in a queue by its exact time; ``advance`` works it off, so that how
+    often somebody looks changes nothing. Time never runs back.
 
-    ``ghosts`` are pids that ended but whose memory lives on in processes that inherited it by fork: NVML goes on
-    listing them.
+    A process that has ended stays here until its GPU memory is released: for as long as somebody lives who inherited
+    it by fork. NVML goes on listing such a pid.
     """
 
     gpu_count: int
     processes: dict[int, SimulatedProcess] = field(default_factory=dict)
     on_gpu: list[list[tuple[SimulatedProcess, Use]]] = field(default_factory=list)
     version: int = 0  # changes whenever somebody comes, goes or is signalled
-    _ending: list[SimulatedProcess] = field(default_factory=list)  # those with an end in sight
+    _queue: list[tuple[float, int, Callable[[float], None]]] = field(default_factory=list)
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
     _heirs: dict[int, set[int]] = field(default_factory=dict)  # pid: those who inherited its context
     _highest_pid: int = 0
 
     def __post_init__(self) -> None:
         self.on_gpu = [[] for _ in range(self.gpu_count)]
 
+    # ------------------------------------------------------------------- time
+
+    def at(self, t: float, action: Callable[[float], None]) -> None:
+        """Do *action* at *t*."""
+        heapq.heappush(self._queue, (t, next(self._numbers), action))
+
+    def advance(self, t: float, before: Callable[[float], None] | None = None) -> None:
+        """Do what is due up to *t*, in order; *before* is told the time of each change first."""
+        while self._queue and self._queue[0][0] <= t:
+            due, _, action = heapq.heappop(self._queue)
+            if before is not None:
+                before(due)
+            action(due)
+            self.version += 1
+
+    # -------------------------------------------------------------- life and death
+
     def add(self, process: SimulatedProcess) -> SimulatedProcess:
+        if process.pid in self.processes:
+            raise ValueError(f"pid {process.pid} is taken")
         self.processes[process.pid] = process
         for use in process.uses:
             self.on_gpu[use.gpu].append((process, use))
         if process.inherited_from is not None:
             self._heirs.setdefault(process.inherited_from, set()).add(process.pid)
-        if process.ends_at < NEVER:
-            self._ending.append(process)
         self._highest_pid = max(self._highest_pid, process.pid)
         self.version += 1
         return process
@@ -121,74 +145,68 @@ class Population:
         return process if process is not None and process.started <= t < process.ends_at else None
 
     def holders(self, pid: int, t: float) -> list[SimulatedProcess]:
-        """Living processes that keep the GPU memory of *pid* alive though it may be gone."""
+        """Living processes that keep the GPU memory of *pid* though it may be gone."""
         heirs = (self.alive(heir, t) for heir in sorted(self._heirs.get(pid, ())))
         return [heir for heir in heirs if heir is not None]
 
     def end(self, process: SimulatedProcess, at: float, cause: str) -> None:
-        if process.ends_at > at:
-            if process.ends_at == NEVER:
-                self._ending.append(process)
+        """Let *process* end *at* a time, unless it does so earlier anyway."""
+        if at < process.ends_at:
             process.ends_at, process.dies_of = at, cause
-            self.version += 1
+            self.at(at, lambda t: self._ended(process, t))
 
-    def advance(self, t: float) -> None:
-        """Let those end whose time has come, and forget those whose memory is released too."""
-        if not self._ending:
+    def _ended(self, process: SimulatedProcess, t: float) -> None:
+        if process.ends_at != t:  # it ended earlier than was planned
             return
-        while due := [p for p in self._ending if p.ends_at <= t and not p.passed]:
-            self._pass_on(min(due, key=lambda p: (p.ends_at, p.pid)))
-        while freed := [p for p in self._ending if p.released_at() <= t and not self._heirs.get(p.pid)]:
-            for process in freed:
-                self._bury(process)
-
-    def _pass_on(self, process: SimulatedProcess) -> None:
-        process.passed = True
         for child in [p for p in self.processes.values() if p.parent == process.pid]:
             child.parent = 1
             if child.follows_parent:
-                self.end(child, process.ends_at + 0.2 + noise(child.pid, 3), "its parent is gone")
+                self.end(child, t + 0.2 + noise(child.pid, 3), "its parent is gone")
             elif process.leads and process.dies_of != "SIGKILL":
-                self.signal(child, signal.SIGTERM, process.ends_at)
-        if process.successor is not None:
-            self.add(process.successor(process.ends_at))
-        self.version += 1
+                self.signal(child, signal.SIGTERM, t)
+        if process.on_end is not None:
+            process.on_end(process, t)
+        # freed 0.1 s after the end was seen on an H200; a little more where there is much to free
+        self.at(t + 0.08 + 0.3 * noise(process.pid, 17), lambda _: self._free(process))
 
-    def _bury(self, process: SimulatedProcess) -> None:
-        self._ending.remove(process)
+    def _free(self, process: SimulatedProcess) -> None:
+        if self._heirs.get(process.pid):
+            return
         self.processes.pop(process.pid, None)
         for use in process.uses:
             self.on_gpu[use.gpu].remove((process, use))
         if process.inherited_from is not None:
-            self._heirs.get(process.inherited_from, set()).discard(process.pid)
-        self.version += 1
+            heirs = self._heirs[process.inherited_from]
+            heirs.discard(process.pid)
+            owner = self.processes.get(process.inherited_from)
+            if not heirs and owner is not None and owner.ends_at < process.ends_at:
+                self._free(owner)
+
+    # ---------------------------------------------------------------- signals
 
     def signal(self, process: SimulatedProcess, number: int, t: float) -> None:
-        """What *number* does to *process*: at once for SIGSTOP and SIGCONT, after a plausible time where it is fatal."""
+        """What *number* does to *process*: at once for SIGSTOP and SIGCONT, a little later where it is fatal."""
         self.version += 1
         if number in HARMLESS:
             return
-        if number in (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU):
+        if number in STOPPING:
             process.stopped = True
         elif number == signal.SIGCONT:
             process.stopped = False
-            if process.pending:
-                pending, process.pending = process.pending, 0
-                self.signal(process, pending, t)
-        elif process.stuck:
-            process.pending = number  # even SIGKILL waits until the driver lets go
+            self._deliver(process, t)
+        elif process.stuck or (process.stopped and number != signal.SIGKILL):
+            process.pending = signal.SIGKILL if process.pending == signal.SIGKILL else number
         elif number == signal.SIGKILL:
             self.end(process, t + 0.03 + 0.05 * noise(process.pid, 11), "SIGKILL")
-        elif process.stopped:
-            process.pending = number
-        elif not (process.ignores_term and number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)):
-            self.end(process, t + 0.1 + 0.7 * noise(process.pid, 13), signal.Signals(number).name)
+        elif not (process.ignores_term and number in POLITE):
+            self.end(process, t + 0.1 + 0.7 * noise(process.pid, 13), f"signal {number}")
 
-    def release_stuck(self, gpu: int, t: float) -> None:
-        """The driver lets go of the calls that hung on *gpu*: what was pending is delivered."""
-        for process, use in list(self.on_gpu[gpu]):
-            if process.stuck and use.gpu == gpu:
-                process.stuck = False
-                if process.pending:
-                    pending, process.pending = process.pending, 0
-                    self.signal(process, pending, t)
+    def release(self, process: SimulatedProcess, t: float) -> None:
+        """The driver lets go of the call that *process* was stuck in: what was pending is delivered."""
+        process.stuck = False
+        self._deliver(process, t)
+
+    def _deliver(self, process: SimulatedProcess, t: float) -> None:
+        pending, process.pending = process.pending, 0
+        if pending:
+            self.signal(process, pending, t)

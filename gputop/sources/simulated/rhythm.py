@@ -6,7 +6,8 @@ import random
 from typing import Final
 
 _SIZE: Final = 4096
-_TABLE: Final = tuple(random.Random(20_260_101).random() for _ in range(_SIZE))
+_RANDOM: Final = random.Random(20_260_101)
+_TABLE: Final = tuple(_RANDOM.random() for _ in range(_SIZE))
 
 
 def noise(k: int, seed: int) -> float:

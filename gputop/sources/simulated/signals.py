@@ -26,7 +26,7 @@ class SimulatedHold:
             if process.uid == 0:
                 words = f"not permitted: {process.pid} belongs to root; ask an administrator, or use sudo"
                 return Result(self.target, Outcome.NOT_PERMITTED, words)
-            self._world.population.signal(process, signal, t)
+            self._world.signal(process, signal)
             return Result(self.target, Outcome.SENT, f"{_name(signal)} sent to {process.pid}{self._waits(signal)}")
 
     def _waits(self, number: int) -> str:

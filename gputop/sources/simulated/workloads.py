@@ -110,8 +110,8 @@ class Leaking:
     mib: float  # at t = 0
     seed: int
     mib_per_minute: float
-    saw_mib: float = 900.0
-    saw_period: float = 26.0
+    saw_mib: float = 260.0
+    saw_period: float = 15.0
     since: float | None = None  # grows from here on; None: always has
     training: Training = Training(0.0, 3)
 

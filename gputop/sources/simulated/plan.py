@@ -1,0 +1,54 @@
+"""A simulated machine in the making: boards in slots, people at work, and what will go wrong."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from gputop.sources.simulated.boards import GIB, Board
+from gputop.sources.simulated.crew import Crew
+from gputop.sources.simulated.gpu import SimulatedGpu
+from gputop.sources.simulated.population import Population
+
+
+@dataclass
+class Plan:
+    """What a scenario makes."""
+
+    gpus: list[SimulatedGpu]
+    crew: Crew
+    seed: int
+    host_name: str
+    cpu_count: int
+    memory_bytes: int
+    memory_base_bytes: int  # kernel, page tables, daemons
+
+    @property
+    def population(self) -> Population:
+        return self.crew.population
+
+
+def plan(boards: list[Board], seed: int, host_name: str = "gpu01") -> Plan:
+    """A machine with *boards* and nobody there. A server has 16 cores and 256 GiB for each."""
+    population = Population(len(boards))
+    rng = random.Random(seed * 7919 + len(boards))
+    gpus = []
+    for index, board in enumerate(boards):
+        bus = f"{index // 13:08X}:{0x18 + index % 13 * 0x11:02X}:00.0"
+        serial = f"165{rng.randrange(10**10):010d}"
+        gpus.append(SimulatedGpu(index, board, uuid("GPU", rng), serial, bus, seed + 1000 + index * 37, population))
+    server = not boards or boards[0].server
+    return Plan(
+        gpus,
+        Crew(population, rng),
+        seed,
+        host_name,
+        cpu_count=max(32, 16 * len(boards)) if server else 32,
+        memory_bytes=max(256, 256 * len(boards)) * GIB if server else 128 * GIB,
+        memory_base_bytes=(14 if server else 3) * GIB,
+    )
+
+
+def uuid(kind: str, rng: random.Random) -> str:
+    digits = f"{rng.getrandbits(128):032x}"
+    return f"{kind}-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
