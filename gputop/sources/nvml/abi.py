@@ -6,7 +6,7 @@ for a given driver function; a test compares them with the installed pynvml.
 
 from __future__ import annotations
 
-from ctypes import Structure, Union, c_char, c_double, c_int, c_longlong, c_uint, c_ulonglong, c_void_p
+from ctypes import Structure, Union, c_char, c_double, c_int, c_longlong, c_uint, c_ulonglong, c_void_p, sizeof
 from typing import Final
 
 # ------------------------------------------------------------------------------------- nvmlReturn_t
@@ -65,7 +65,7 @@ COUNTER_AGGREGATE: Final = 1
 
 EVENT_XID: Final = 0x8
 
-NVLINK_MAX: Final = 18  # NVML_NVLINK_MAX_LINKS
+NVLINK_MAX: Final = 36  # NVML_NVLINK_MAX_LINKS
 NVLINK_REMOTE_SWITCH: Final = 2
 
 # ------------------------------------------------------------------------------------- field values
@@ -106,8 +106,6 @@ GPM_NVLINK_TX: Final = 61
 
 def version(struct: type[Structure], number: int) -> int:
     """A versioned struct's ``version``: its size and its number (NVML_STRUCT_VERSION)."""
-    from ctypes import sizeof
-
     return sizeof(struct) | number << 24
 
 
@@ -188,9 +186,7 @@ class GpmMetric(Structure):
         ("id", c_uint),
         ("code", c_uint),
         ("value", c_double),
-        ("short_name", c_void_p),
-        ("long_name", c_void_p),
-        ("unit", c_void_p),
+        ("info", c_void_p * 3),  # short name, long name, unit
     )
 
 

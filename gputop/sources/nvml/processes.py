@@ -12,7 +12,6 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import c_uint
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from gputop.model import GpuProcess
@@ -39,6 +38,10 @@ _PATTERN: Final = 0xAA
 _TRIES: Final = 3  # when the buffer is too small; a driver that says so for ever must not hold us (nvtop froze)
 _CAPACITY: Final = 128
 _CAPACITY_MAX: Final = 16384
+
+#: PID_MAX_LIMIT of 64-bit kernels. (/proc/sys/kernel/pid_max is a namespace's own since Linux 6.14, and a container sees
+#: pids of the host.)
+_PID_MAX: Final = 1 << 22
 
 
 class ProcessKind(NamedTuple):
@@ -214,7 +217,7 @@ class Processes:
         self.unreliable = any(listing.list.failure == abi.INSUFFICIENT_SIZE for listing in self._listings)
         for (letter, list_, own_gi, own_ci), part in zip(self._listings, raw, strict=True):
             for pid, memory, gi, ci in list_.decode(part) if part else ():
-                if not 0 < pid <= PID_MAX or (memory > limit and memory != abi.NOT_AVAILABLE_64):
+                if not 0 < pid <= _PID_MAX or (memory > limit and memory != abi.NOT_AVAILABLE_64):
                     self.unreliable = True
                     list_.distrust()
                     continue
@@ -279,13 +282,3 @@ def _joined(known: tuple[str, int], letter: str, memory: int) -> tuple[str, int]
     if abi.NOT_AVAILABLE_64 in (memory, other):
         return kind, min(memory, other)
     return kind, max(memory, other)
-
-
-def _pid_max() -> int:
-    try:
-        return int(Path("/proc/sys/kernel/pid_max").read_text())
-    except (OSError, ValueError):
-        return 1 << 22
-
-
-PID_MAX: Final = _pid_max()
