@@ -29,11 +29,10 @@ class Use:
     workload: Workload
     kind: str = "C"
     instance: int | None = None  # GPU instance id; the compute instance is always 0
+    still: bool = field(init=False)  # nothing about it ever changes
 
-    @property
-    def still(self) -> bool:
-        """Whether nothing about it ever changes."""
-        return isinstance(self.workload, Idle)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "still", isinstance(self.workload, Idle))
 
 
 @dataclass(slots=True, eq=False)

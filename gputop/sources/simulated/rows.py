@@ -31,11 +31,16 @@ class Rows:
         for (process, use), load in zip(here, gpu.loads(float(math.floor(t))), strict=True):
             if process.started > t:
                 continue
+            key = (process.pid, use.instance)
+            row = known.get(key)
+            same = use.still and row is not None and row.exists and t < process.ends_at
+            if same and row is not None and (row.memory_bytes or 0) <= room:  # most of a crowd
+                room -= row.memory_bytes or 0
+                found.append(row)
+                continue
             memory = int(use.workload.memory(min(tick, process.ends_at))) // 2 * 2 * MIB
             memory = max(0, min(memory, room))  # nobody gets more than there is
             room -= memory
-            key = (process.pid, use.instance)
-            row = known.get(key)
             if row is None or not _same(row, process, memory, load, t < process.ends_at):
                 row = known[key] = self._row(process, use, memory, load, t < process.ends_at)
             found.append(row)
@@ -84,6 +89,8 @@ def _same(row: GpuProcess, process: SimulatedProcess, memory: int, load: Load, e
         return False
     if row.sm_percent is None or not exists:
         return True
+    if load is REST:
+        return row.sm_percent == row.memory_bandwidth_percent == row.encoder_percent == row.decoder_percent == 0
     return (
         row.sm_percent == percent(load.busy)
         and row.memory_bandwidth_percent == percent(load.dram)

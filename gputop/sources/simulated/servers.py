@@ -79,7 +79,7 @@ def cluster_node(model: str, count: int, seed: int) -> Plan:
     wide = max(1, count * 5 // 8)
     nvlink = 0.42 if board.nvlinks else 0.0
     crew.torchrun(
-        "ml", f"train.py --config configs/llama70b.yaml --tp {wide} --pp 1 --global-batch 1024 --grad-ckpt",
+        "ml", f"train.py --config configs/llama70b.yaml --fsdp {wide} --global-batch 1024 --grad-ckpt",
         range(wide), lambda rank: Training(total * 0.83 + 310.0 * (rank * 5 % 3), seed + 3, rank, nvlink=nvlink),
         ago=61.0 * HOUR, workers=2, job="91702",
     )  # fmt: skip
