@@ -158,12 +158,6 @@ class Raster:
 
 
 MIRRORED: Final = tuple(
-    sum(
-        BRAILLE[y][1 - x]
-        for y in range(4)
-        for x in range(2)
-        if bits & BRAILLE[y][x]
-    )
-    for bits in range(256)
+    sum(BRAILLE[y][1 - x] for y in range(4) for x in range(2) if bits & BRAILLE[y][x]) for bits in range(256)
 )
 """Dots of a braille character with left and right changed."""

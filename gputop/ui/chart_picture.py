@@ -67,7 +67,7 @@ def empty_axes(pane: Pane, look: Look) -> tuple[Line, ...]:
     """What is shown until the first picture is there: its axes."""
     top = axis_top(pane.metric, None, pane.full, None, look.temperature_unit)
     scale = _scale(pane, top, look)
-    columns, rows = _plot_size(pane, scale)
+    columns, rows = pane.width - scale.label_width - 1, pane.height - 2  # the axis, and below the curves its labels
     if columns < LEAST_COLUMNS or rows < LEAST_ROWS:
         return blank(pane)
     labels = _tick_rows(scale, rows)
@@ -90,29 +90,33 @@ class Painter:
         self._plotext: Any = None
         self._now = 0.0
 
-    def paint(self, pane: Pane, look: Look, curves: tuple[Curve, ...], history: History, now: float) -> tuple[Line, ...]:
+    def paint(
+        self, pane: Pane, look: Look, curves: tuple[Curve, ...], history: History, now: float
+    ) -> tuple[Line, ...]:
         """``pane.height`` lines of exactly ``pane.width`` cells. Raises ImportError where plotext is not there."""
         if now < self._now:  # the clock was set back
             self._curves.clear()
         self._now = now
         before = self._tops.get(pane.metric)
-        top = axis_top(pane.metric, None, pane.full, before, look.temperature_unit)
-        scale = _scale(pane, top, look)
-        columns, rows = _plot_size(pane, scale)
-        if columns < LEAST_COLUMNS or rows < LEAST_ROWS:
-            return blank(pane)
-        across = 1 if look.ascii_only else 2
-        while True:
-            axis = TimeAxis.of(columns, look.window, now, look.newest_right)
-            rasters = [self._raster(curve, pane.metric, axis, across, history) for curve in curves]
-            peaks = [peak for raster in rasters if (peak := raster.curve.peak()) is not None]
-            top = axis_top(pane.metric, max(peaks, default=None), pane.full, before, look.temperature_unit)
-            scale = _scale(pane, top, look)
-            before_columns, (columns, rows) = columns, _plot_size(pane, scale)
-            if columns < LEAST_COLUMNS:
+        rows = pane.height - 2
+        guess = before or axis_top(pane.metric, None, pane.full, None, look.temperature_unit)
+        label_cells = _scale(pane, guess, look).label_width
+        may_narrow = True
+        while True:  # how wide the labels are depends on the curves, and how many columns there are on the labels
+            columns = pane.width - label_cells - 1
+            if columns < LEAST_COLUMNS or rows < LEAST_ROWS:
                 return blank(pane)
-            if columns >= before_columns:
-                break  # else the labels of the new top are wider, and the columns are others
+            axis = TimeAxis.of(columns, look.window, now, look.newest_right)
+            rasters = [self._raster(curve, pane.metric, axis, 1 if look.ascii_only else 2, history) for curve in curves]
+            peak = max((p for raster in rasters if (p := raster.curve.peak()) is not None), default=None)
+            top = axis_top(pane.metric, peak, pane.full, before, look.temperature_unit)
+            scale = _scale(pane, top, look)
+            if scale.label_width == label_cells:
+                break
+            if scale.label_width < label_cells and not may_narrow:
+                scale = scale.padded(label_cells)
+                break
+            label_cells, may_narrow = scale.label_width, False
         self._tops[pane.metric] = top
         points = _points(rasters, curves, axis, rows, top, look)
         return self._draw(pane, look, scale, axis, rows, points)
@@ -134,7 +138,13 @@ class Painter:
         return kept
 
     def _draw(
-        self, pane: Pane, look: Look, scale: Scale, axis: TimeAxis, rows: int, points: dict[tuple[int, int], tuple[str, int]]
+        self,
+        pane: Pane,
+        look: Look,
+        scale: Scale,
+        axis: TimeAxis,
+        rows: int,
+        points: dict[tuple[int, int], tuple[str, int]],
     ) -> tuple[Line, ...]:
         plt = self._plotext or self._start()
         plt.clear_data()
@@ -143,7 +153,7 @@ class Painter:
         plt.ylim(0, rows - 1)
         labels = _tick_rows(scale, rows)
         plt.yticks(list(labels), list(labels.values()))
-        ticks = axis.ticks()
+        ticks = axis.ticks() or [(axis.columns, " ")]  # without a tick plotext leaves out the line of labels
         plt.xticks([cell for cell, _ in ticks], [label for _, label in ticks])
         if not points:
             points = {(0, 0): (" ", 0)}  # plotext draws no axes without a point
@@ -172,11 +182,6 @@ class Painter:
 def _scale(pane: Pane, top: float, look: Look) -> Scale:
     rows = max(1, pane.height - 2)
     return value_scale(pane.metric, top, rows, look.memory_unit, look.temperature_unit, look.ascii_only)
-
-
-def _plot_size(pane: Pane, scale: Scale) -> tuple[int, int]:
-    """(columns, rows) left for curves: beside them the labels and the axis, below it and its labels."""
-    return pane.width - scale.label_width - 1, pane.height - 2
 
 
 def _tick_rows(scale: Scale, rows: int) -> dict[int, str]:

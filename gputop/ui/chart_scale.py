@@ -30,6 +30,10 @@ class Scale:
     def label_width(self) -> int:
         return len(self.ticks[0][1])
 
+    def padded(self, cells: int) -> Scale:
+        """The same axis with labels *cells* wide."""
+        return Scale(self.top, tuple((value, label.rjust(cells)) for value, label in self.ticks))
+
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
@@ -139,8 +143,8 @@ class TimeAxis:
     @classmethod
     def of(cls, columns: int, window: float, now: float, newest_right: bool) -> TimeAxis:
         label_cells = 4 if columns >= 40 else 0
-        margin = max(1, (columns - label_cells) // 24)
-        shown = max(1, columns - label_cells - margin + 1)
+        margin = max(1, (columns - label_cells) // 20)
+        shown = max(1, columns - label_cells - margin)  # at least, also just before it moves on
         seconds = window / shown
         end = (math.floor(now / seconds) // margin + 1) * margin  # the first column not yet to be filled
         return cls(columns, label_cells, margin, seconds, end - (columns - label_cells), newest_right)
