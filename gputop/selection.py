@@ -15,7 +15,7 @@ def find(gpus: Iterable[Gpu], name: str) -> Gpu | None:
     or more than one."""
     name = name.strip().lower()
     gpus = tuple(gpus)
-    if name.isdecimal() and len(name) < UUID_PREFIX:
+    if name.isascii() and name.isdecimal() and len(name) < UUID_PREFIX:
         found = [gpu for gpu in gpus if gpu.index == int(name)]
     elif ":" in name:
         found = [gpu for gpu in gpus if gpu.pci_bus_id and _pci(gpu.pci_bus_id) == _pci(name)]

@@ -24,17 +24,23 @@ def _width(character: str) -> int:
     return 0 if unicodedata.category(character) in _NO_WIDTH else 1
 
 
+def head(text: str, width: int) -> str:
+    """The beginning of *text* that fits *width* cells."""
+    if text.isascii():
+        return text[: max(0, width)]
+    used = 0
+    for position, character in enumerate(text):
+        used += _width(character)
+        if used > width:
+            return text[:position]
+    return text
+
+
 def shorten(text: str, width: int) -> str:
     """*text* in at most *width* cells; an ellipsis says that something is missing."""
     if cells(text) <= width:
         return text
-    kept, used = [], 0
-    for character in text:
-        used += _width(character)
-        if used > width - 1:
-            break
-        kept.append(character)
-    return "".join(kept) + "…" if width > 0 else ""
+    return head(text, width - 1) + "…" if width > 0 else ""
 
 
 def left(text: str, width: int) -> str:
@@ -50,23 +56,19 @@ def right(text: str, width: int) -> str:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """*text* as lines of at most *width* cells, broken at spaces where there are any."""
+    """*text* as lines of at most *width* (at least 2) cells, broken at spaces where there are any."""
     lines: list[str] = []
     line = ""
     for word in text.split():
-        while cells(word) > width:  # no space to break at
-            head = shorten(word, width - cells(line) - 1 if line else width)[:-1]
-            if not head:
-                lines.append(line)
-                line = ""
-                continue
-            lines.append(f"{line} {head}" if line else head)
-            line, word = "", word[len(head) :]
-        if line and cells(line) + 1 + cells(word) > width:
+        if line and cells(line) + 1 + cells(word) <= width:
+            line = f"{line} {word}"
+            continue
+        if line:
             lines.append(line)
-            line = word
-        else:
-            line = f"{line} {word}" if line else word
+        while cells(word) > width:
+            lines.append(head(word, width))
+            word = word[len(lines[-1]) :]
+        line = word
     return [*lines, line] if line else lines
 
 
