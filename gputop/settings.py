@@ -189,7 +189,7 @@ class Settings:
     chart_newest_right: bool = _setting(True, _switch, "newest values at the right end of the history chart")
 
     threshold_memory: Thresholds | None = _setting(
-        Thresholds(80.0, 95.0), _thresholds(100), "memory used, percent: [warning, critical]; [] for none"
+        Thresholds(90.0, 97.0), _thresholds(100), "memory used, percent: [warning, critical]; [] for none"
     )
     threshold_utilization: Thresholds | None = _setting(
         None, _thresholds(100), "utilization, percent: a busy GPU is a good GPU, so none"
@@ -198,7 +198,7 @@ class Settings:
         Thresholds(75.0, 87.0), _thresholds(150), "temperature, °C, where the driver gives no threshold of its own"
     )
     threshold_power: Thresholds | None = _setting(
-        Thresholds(95.0, 100.0), _thresholds(200), "power, percent of the limit"
+        None, _thresholds(200), "power, percent of the limit: a card at its cap works as it should, so none"
     )
 
     def __post_init__(self) -> None:

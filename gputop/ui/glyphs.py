@@ -16,6 +16,9 @@ class Glyphs:
 
     full: str
     parts: str  # of a cell, from empty to nearly full
+    rail: str  # of a gauge: filled, half filled, empty
+    rail_half: str
+    rail_rest: str
     track: str  # the empty part of a bar where the background cannot tell it
     ghost: str
     unattributed: str
@@ -43,6 +46,9 @@ class Glyphs:
 UNICODE: Final = Glyphs(
     full="█",
     parts=" ▏▎▍▌▋▊▉",
+    rail="━",
+    rail_half="╸",
+    rail_rest="─",
     track="·",
     ghost="†",
     unattributed="▒",
@@ -69,6 +75,9 @@ UNICODE: Final = Glyphs(
 ASCII: Final = Glyphs(
     full="#",
     parts="        ",
+    rail="=",
+    rail_half="-",
+    rail_rest=" ",
     track=".",
     ghost="+",
     unattributed="%",
@@ -108,18 +117,13 @@ def _ascii(text: str) -> str:
     return "".join([c if c.isascii() else "?" * cell_len(c) for c in text])
 
 
-def bar(percent: float | None, cells: int, style: str, glyphs: Glyphs, has_track: bool) -> tuple[Span, Span]:
-    """A bar of *cells* cells filled to *percent*, in eighths of a cell; unknown is an empty track."""
-    eighths = 0 if percent is None else max(0, min(cells * 8, round(percent * cells * 8 / 100)))
-    if percent and eighths == 0 and cells:
-        eighths = 1  # something is not nothing
-    full, part = divmod(eighths, 8)
-    filled = glyphs.full * full
-    if part:
-        piece = glyphs.parts[part]
-        filled += piece if piece != " " else glyphs.full if part >= 4 else ""
-    rest = cells - len(filled)
-    return (filled, f"{style}@track"), ((" " if has_track else glyphs.track) * rest, "faint@track")
+def gauge(percent: float | None, cells: int, style: str, glyphs: Glyphs) -> tuple[Span, Span]:
+    """A thin bar of *cells* cells filled to *percent*, in halves of a cell; unknown is an empty rail."""
+    halves = 0 if percent is None else max(0, min(cells * 2, round(percent * cells * 2 / 100)))
+    if percent and halves == 0 and cells:
+        halves = 1  # something is not nothing
+    filled = glyphs.rail * (halves // 2) + (glyphs.rail_half if halves % 2 else "")
+    return (filled, style), (glyphs.rail_rest * (cells - len(filled)), "faint")
 
 
 def levels(values: list[float], glyphs: Glyphs, top: float = 100.0) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 from gputop import units
 from gputop.model import Gpu, Severity
 from gputop.ui.cells import Line, Span, fit, width
-from gputop.ui.glyphs import bar
+from gputop.ui.glyphs import gauge
 from gputop.ui.gpu_parts import (
     GpuDrawing,
     memory_bar,
@@ -96,7 +96,7 @@ def _wrap(words: str, cells: int) -> list[str]:
 def _body(drawing: GpuDrawing, inner: int, tall: bool, view: View) -> list[Line]:
     gpu, glyphs = drawing.gpu, view.glyphs
     text = 29 if inner >= 53 else 20  # cells right of the bars
-    gauge = inner - 5 - text
+    bar = inner - 5 - text
     utilization = gpu.utilization_gpu_percent
     track = drawing.track
     rows: list[Line] = []
@@ -105,38 +105,38 @@ def _body(drawing: GpuDrawing, inner: int, tall: bool, view: View) -> list[Line]
     rows.append(
         (
             ("GPU  ", "dim"),
-            *bar(utilization, gauge, load_role(utilization), glyphs, view.has_track),
+            *gauge(utilization, bar, load_role(utilization), glyphs),
             (fit(units.percent(utilization), 5, right=True), f"{load_role(utilization)}+b"),
             (fit(figures, text - 5), "dim"),
         )
     )
     if tall and track is not None:
-        rows += _history(drawing, inner, text, track.utilization.last(gauge), load_role(utilization), view)
+        rows += _history(drawing, inner, text, track.utilization.last(bar), load_role(utilization), view)
 
     remark = memory_remark(gpu, drawing.parts, track and track.trend, view.settings)
     rows.append(
-        (("MEM  ", "dim"), *memory_bar(drawing, gauge, view), (fit(f" {_sizes(drawing, view)}", text), "text"))
+        (("MEM  ", "dim"), *memory_bar(drawing, bar, view), (fit(f" {_sizes(drawing, view)}", text), "text"))
     )
     said: Span = (fit(f" {remark.text(text - 1)}" if remark else "", text), remark.style if remark else "dim")
     if tall and track is not None and view.settings.show_sparklines:
-        curve = _history(drawing, inner, text, track.memory.last(gauge), drawing.hue, view)
+        curve = _history(drawing, inner, text, track.memory.last(bar), drawing.soft, view)
         rows += [(*curve[0][:2], said), *curve[1:]]
     else:
-        spark: Span = (" " * gauge, "text")
+        spark: Span = (" " * bar, "text")
         if track is not None and view.settings.show_sparklines:
-            spark = sparkline(track.memory.last(gauge), gauge, drawing.hue, glyphs)
+            spark = sparkline(track.memory.last(bar), bar, drawing.soft, glyphs)
         rows.append((("     ", "dim"), spark, said))
-    rows += [_temperature(drawing, gauge, text, view), _power(drawing, gauge, text, view), _links(drawing, inner, view)]
+    rows += [_temperature(drawing, bar, text, view), _power(drawing, bar, text, view), _links(drawing, inner, view)]
     return rows
 
 
 def _history(
     drawing: GpuDrawing, inner: int, text: int, values: list[float], style: str, view: View
 ) -> list[tuple[Span, ...]]:
-    gauge = inner - 5 - text
+    bar = inner - 5 - text
     return [
         (("     ", "dim"), row, (" " * text, "text"))
-        for row in tall_sparkline(values, gauge, CURVE_LINES, style, view.glyphs)
+        for row in tall_sparkline(values, bar, CURVE_LINES, style, view.glyphs)
     ]
 
 
@@ -170,7 +170,7 @@ def _activity(gpu: Gpu, cells: int) -> str:
     return said
 
 
-def _temperature(drawing: GpuDrawing, gauge: int, text: int, view: View) -> Line:
+def _temperature(drawing: GpuDrawing, bar: int, text: int, view: View) -> Line:
     gpu = drawing.gpu
     severity = temperature_severity(gpu, view.settings)
     value = gpu.temperature_celsius
@@ -195,13 +195,13 @@ def _temperature(drawing: GpuDrawing, gauge: int, text: int, view: View) -> Line
         reading = f"{view.glyphs.warning}{reading}"
     return (
         ("TEMP ", "dim"),
-        *bar(share, gauge, style, view.glyphs, view.has_track),
+        *gauge(share, bar, style, view.glyphs),
         (fit(reading, 6, right=True), STYLE_OF[severity] if severity else "text"),
         (fit(rest, text - 6), "dim"),
     )
 
 
-def _power(drawing: GpuDrawing, gauge: int, text: int, view: View) -> Line:
+def _power(drawing: GpuDrawing, bar: int, text: int, view: View) -> Line:
     gpu = drawing.gpu
     share = None
     if gpu.power_watts is not None and (gpu.power_limit_watts or gpu.facts.power_limit_max_watts):
@@ -212,7 +212,7 @@ def _power(drawing: GpuDrawing, gauge: int, text: int, view: View) -> Line:
     of = "" if gpu.power_limit_watts is None else f" / {gpu.power_limit_watts:.0f} W"
     return (
         ("PWR  ", "dim"),
-        *bar(share, gauge, style, view.glyphs, view.has_track),
+        *gauge(share, bar, style, view.glyphs),
         (fit(watts, 6, right=True), STYLE_OF[severity] if severity else "text"),
         (fit(of, text - 6), "dim"),
     )

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from gputop import units
 from gputop.ui.cells import Line, Span, fit, width
-from gputop.ui.glyphs import bar
+from gputop.ui.glyphs import gauge
 from gputop.ui.gpu_parts import (
     GpuDrawing,
     figure,
@@ -130,7 +130,7 @@ def pair(drawing: GpuDrawing, shape: Shape, view: View) -> list[Line]:
     has = columns.optional
     utilization = gpu.utilization_gpu_percent
     said = remarks(gpu, view.settings, drawing.now)
-    upper: list[Span] = [*_left(drawing, shape, "GPU "), *bar(utilization, columns.bar, load_role(utilization), glyphs, view.has_track)]
+    upper: list[Span] = [*_left(drawing, shape, "GPU "), *gauge(utilization, columns.bar, load_role(utilization), glyphs)]
     upper.append(percent_span(utilization))
     for name, label, value in (
         ("sm", "SM", gpu.sm_active_percent),
@@ -159,7 +159,7 @@ def pair(drawing: GpuDrawing, shape: Shape, view: View) -> list[Line]:
     lower: list[Span] = [(" " * (4 + shape.name), "text"), (" MEM ", "dim"), *memory_bar(drawing, columns.bar, view)]
     lower.append((fit(memory_text, memory_cells), "text"))
     if columns.spark and view.settings.show_sparklines and drawing.track is not None:
-        lower += [sparkline(drawing.track.memory.last(columns.spark), columns.spark, drawing.hue, glyphs)]
+        lower += [sparkline(drawing.track.memory.last(columns.spark), columns.spark, drawing.soft, glyphs)]
     taken = sum(width(text) for text, _ in lower)
     remark = memory_remark(gpu, drawing.parts, drawing.track and drawing.track.trend, view.settings)
     lower.append(_status(remark, shape.cells - taken))
@@ -181,11 +181,11 @@ def single(drawing: GpuDrawing, shape: Shape, view: View) -> list[Line]:
     spark = max(0, bars - first - second - 1)
     utilization = gpu.utilization_gpu_percent
     spans: list[Span] = [*_left(drawing, shape, ""), (" ", "text")]
-    spans += bar(utilization, first, load_role(utilization), glyphs, view.has_track)
+    spans += gauge(utilization, first, load_role(utilization), glyphs)
     spans += [percent_span(utilization), (" ", "text"), *memory_bar(drawing, second, view)]
     spans.append((fit(f" {size_pair(drawing.parts, gpu, view)}", memory_cells), "text"))
     if spark > 8 and view.settings.show_sparklines and drawing.track is not None:
-        spans += [sparkline(drawing.track.memory.last(spark), spark, drawing.hue, glyphs)]
+        spans += [sparkline(drawing.track.memory.last(spark), spark, drawing.soft, glyphs)]
     spans += [temperature_span(gpu, view, shape.temperature), power_span(gpu, view, 10)]
     taken = sum(width(text) for text, _ in spans)
     memory = memory_remark(gpu, drawing.parts, drawing.track and drawing.track.trend, view.settings)

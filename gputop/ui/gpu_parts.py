@@ -11,7 +11,7 @@ from gputop.model import Gpu, MigInstance, Severity
 from gputop.ui.cells import Line, Span, fit
 from gputop.ui.glyphs import Glyphs, levels
 from gputop.ui.gpu_state import STYLE_OF, MemoryParts, severity_of, temperature_severity
-from gputop.ui.palette import gpu_role, load_role
+from gputop.ui.palette import gpu_role, load_role, soft_role
 from gputop.ui.view import View
 
 
@@ -28,6 +28,10 @@ class GpuDrawing:
     @property
     def hue(self) -> str:
         return gpu_role(self.gpu.index)
+
+    @property
+    def soft(self) -> str:
+        return soft_role(self.gpu.index)
 
 
 def short_name(name: str) -> str:

@@ -10,6 +10,7 @@ title accent key      headings, what the eye should find, keys
 good warning critical severity; always together with a word or a sign
 l0 … l5    load, cool to warm
 g0 … g7    identity: one hue a GPU, the same in panel, chart and table
+s0 … s7    the same, softer: its sparkline
 ghost unattributed reserved   parts of the memory bar
 ========== =====================================================================
 
@@ -86,7 +87,7 @@ _GPU_LIGHT: Final = ("#0969da", "#bc4c00", "#1a7f4b", "#bf3989", "#0e7c86", "#82
 _LOAD_DARK: Final = ("#4a7fb0", "#3fa3bd", "#45b99a", "#93bd63", "#d6b04c", "#ee9144")
 _LOAD_LIGHT: Final = ("#5b8fbe", "#26879f", "#1f8f6d", "#5e8a1f", "#a57400", "#c25a00")
 
-_ANSI_ROLES: Final = {
+_ANSI_ROLES: dict[str, str] = {
     **{"text": "default", "dim": "bright_black", "faint": "bright_black", "title": "default", "accent": "cyan"},
     **{"key": "cyan", "good": "green", "warning": "yellow", "critical": "red"},
     **{"ghost": "magenta", "unattributed": "yellow", "reserved": "bright_black"},
@@ -99,12 +100,18 @@ _ANSI_ROLES: Final = {
         )
     ),
 }
+_ANSI_ROLES |= {f"s{n}": _ANSI_ROLES[f"g{n}"] for n in range(8)}
 _MONO_ATTRIBUTES: Final = {"title": "b", "warning": "b", "critical": "br", "ghost": "b", "key": "b", "dim": "d", "faint": "d"}
 
 
 def gpu_role(index: int) -> str:
     """The role that is a GPU's hue."""
     return f"g{index % 8}"
+
+
+def soft_role(index: int) -> str:
+    """The softer role of a GPU's hue."""
+    return f"s{index % 8}"
 
 
 def load_role(percent: float | None) -> str:
@@ -206,6 +213,7 @@ def _colours(theme: Theme, variables: dict[str, str]) -> _Colours:
     }
     own |= {f"g{n}": Color.parse(c) for n, c in enumerate(_GPU_DARK if theme.dark else _GPU_LIGHT)}
     own |= {f"l{n}": Color.parse(c) for n, c in enumerate(_LOAD_DARK if theme.dark else _LOAD_LIGHT)}
+    own |= {f"s{n}": background.blend(own[f"g{n}"], 0.55) for n in range(8)}
     surfaces_ = {
         "": background,
         "track": background.blend(text, 0.10 if theme.dark else 0.09),

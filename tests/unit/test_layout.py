@@ -11,7 +11,7 @@ from gputop.history import Track
 from gputop.model import Gpu, GpuFacts, GpuProcess, Host, MigInstance, Severity, Snapshot, Xid, clean_text, unattributed
 from gputop.settings import Settings
 from gputop.ui.cells import fit, line_width, skip, width
-from gputop.ui.glyphs import ASCII, UNICODE, asciify, bar
+from gputop.ui.glyphs import ASCII, UNICODE, asciify, gauge
 from gputop.ui.gpu_cards import card
 from gputop.ui.gpu_lines import Shape, pair, single
 from gputop.ui.gpu_parts import GpuDrawing, memory_bar
@@ -150,9 +150,9 @@ def test_fit_and_skip_count_cells(text, cells):
     assert width(skip(text, cells)) == max(0, width(text) - cells)
 
 
-@given(st.none() | st.floats(0, 200), st.integers(0, 100), st.booleans(), st.sampled_from([UNICODE, ASCII]))
-def test_bar_has_its_width(percent, cells, has_track, glyphs):
-    assert line_width(bar(percent, cells, "l0", glyphs, has_track)) == cells
+@given(st.none() | st.floats(0, 200), st.integers(0, 100), st.sampled_from([UNICODE, ASCII]))
+def test_gauge_has_its_width(percent, cells, glyphs):
+    assert line_width(gauge(percent, cells, "l0", glyphs)) == cells
 
 
 @given(st.text().map(clean_text))
