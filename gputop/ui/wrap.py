@@ -8,7 +8,7 @@ from gputop.ui.cells import width
 
 
 def wrap(text: str, cells: int) -> list[str]:
-    """*text* in lines of at most *cells* cells, broken at spaces; longer words are broken anywhere. At least one line."""
+    """*text* in lines of at most *cells* cells, broken at spaces; longer words anywhere. At least one line."""
     lines: list[str] = []
     line = ""
     for word in text.split(" "):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 
-from gputop.text import to_ascii
 from gputop.ui.cells import Line, Span, fit, skip, width
-from gputop.ui.glyphs import ASCII, Glyphs
+from gputop.ui.glyphs import ASCII, Glyphs, asciify
 
 Hint = tuple[str, str]
 """A key and what it does."""
@@ -16,7 +16,7 @@ def shown(lines: Iterable[Line], glyphs: Glyphs) -> list[Line]:
     """*lines* as the terminal can show them: with ASCII only where that is wanted, in the same number of cells."""
     if glyphs is not ASCII:
         return list(lines)
-    return [tuple([(to_ascii(text), style) for text, style in line]) for line in lines]
+    return [asciify(line) for line in lines]
 
 
 def clip(line: Line, cells: int) -> Line:
@@ -76,7 +76,8 @@ def framed(title: str, hints: Sequence[Hint], lines: Sequence[Line], cells: int,
     inner = cells - 4
     title = fit(title, min(width(title), inner - 2))
     edge = "accent"
-    top = ((f"{tl}{glyphs.rule} ", edge), (title, "title+b"), (" " + glyphs.rule * (cells - 5 - width(title)) + tr, edge))
+    rest = " " + glyphs.rule * (cells - 5 - width(title)) + tr
+    top = ((f"{tl}{glyphs.rule} ", edge), (title, "title+b"), (rest, edge))
     below: list[Span] = [(f"{bl}{glyphs.rule}", edge)]
     room = cells - 3
     for key, words in hints:
@@ -102,8 +103,5 @@ def thumb(first: int, rows: int, total: int) -> range:
 
 def beside(left: Sequence[Line], right: Sequence[Line], left_cells: int, gap: int) -> list[Line]:
     """Two columns of lines as one."""
-    rows = max(len(left), len(right))
-    return [
-        (*clip(left[n] if n < len(left) else (), left_cells), (" " * gap, "text"), *(right[n] if n < len(right) else ()))
-        for n in range(rows)
-    ]
+    between = (" " * gap, "text")
+    return [(*clip(a, left_cells), between, *b) for a, b in zip_longest(left, right, fillvalue=())]

@@ -1,0 +1,309 @@
+"""What became of processes that were sent a signal: exited? gone from the driver's list? memory back?
+
+Pure bookkeeping over holds and snapshots, without a screen. The screen calls, in this order and as often as it likes:
+:meth:`Endings.take` and :meth:`Endings.send` (they may block: not on the event loop), then :meth:`Endings.watch` and
+:meth:`Endings.look` until nothing is pending, at last :meth:`Endings.close`.
+"""
+
+from __future__ import annotations
+
+import enum
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from gputop import units
+from gputop.model import Gpu, GpuProcess, HostFacts, Snapshot
+from gputop.processes import Hold, Outcome, Result, Signals, Target
+from gputop.processes.signal_table import signal_name
+
+#: After these a process is expected to end, so one that was stopped is continued (else they stay pending).
+ENDING_SIGNALS: Final = frozenset(
+    (signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGABRT)
+)
+GRACE: Final = 5.0  # seconds after which a survivor is worth a stronger signal
+VERIFY_WAIT: Final = 10.0  # seconds the driver gets to take tens of GiB down
+_BACK: Final = 0.2  # share of a process's memory that may stay unaccounted for (others come and go meanwhile)
+
+
+class Stage(enum.Enum):
+    """How far it is with one process."""
+
+    WAITING = "being taken hold of"
+    READY = "ready"
+    REFUSED = "nothing sent"
+    GONE = "already gone"
+    RUNNING = "sent, still running"
+    EXITED = "exited, memory not seen back yet"
+    RELEASED = "exited, memory back"
+    KEPT = "exited, memory still used"
+
+
+_PENDING: Final = (Stage.WAITING, Stage.RUNNING, Stage.EXITED)
+
+
+@dataclass(slots=True)
+class Ending:
+    """One process on its way out. Times are the clock's; ``*_wall`` are epoch seconds."""
+
+    target: Target
+    memory: dict[str, int | None] = field(default_factory=dict)  # GPU's UUID -> bytes held there when frozen
+    facts: HostFacts | None = None  # as of the snapshot it was chosen from
+    stage: Stage = Stage.WAITING
+    hold: Hold | None = None
+    result: Result | None = None  # the refusal, or the answer to the last signal
+    continued: bool = False  # SIGCONT was sent too
+    number: int | None = None  # the last signal
+    sent_at: float = 0.0
+    sent_wall: float = 0.0
+    exited_at: float = 0.0
+    exited_wall: float = 0.0
+    back_after: float = 0.0  # seconds from the signal to the memory being back
+    back: set[str] = field(default_factory=set)  # GPUs on which it is
+    listed: bool = False  # the driver still listed the pid when last looked
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """GPU memory over all GPUs; None where the driver says of none."""
+        known = [bytes_ for bytes_ in self.memory.values() if bytes_ is not None]
+        return sum(known) if known else self.target.memory_bytes
+
+
+class Endings:
+    """Several processes on their way out."""
+
+    def __init__(
+        self,
+        targets: Sequence[Target],
+        snapshot: Snapshot | None,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.all = [Ending(target) for target in targets]
+        self.names: dict[str, str] = {}  # GPU's UUID -> "GPU 1"
+        self._clock, self._wall = clock, wall
+        self._before: dict[str, int | None] = {}  # GPU's UUID -> bytes nobody accounted for when the signal was sent
+        if snapshot is not None:
+            for ending in self.all:
+                self._freeze(ending, snapshot)
+            self.names = {gpu.uuid: f"GPU {gpu.index}" for gpu in snapshot.gpus}
+            self._before = {gpu.uuid: _unexplained(gpu, snapshot) for gpu in snapshot.gpus}
+
+    @staticmethod
+    def _freeze(ending: Ending, snapshot: Snapshot) -> None:
+        parts: dict[tuple[str, int | None], int | None] = {}
+        for process in snapshot.processes:
+            if process.key != ending.target.key:
+                continue
+            ending.facts = process.host or ending.facts
+            # compute instances of one GPU instance share its memory
+            part = (process.gpu_uuid, process.gpu_instance_id)
+            known = parts.get(part)
+            if process.memory_bytes is None or (known is not None and known >= process.memory_bytes):
+                parts.setdefault(part, None)
+            else:
+                parts[part] = process.memory_bytes
+        for (uuid, _), bytes_ in parts.items():
+            so_far = ending.memory.get(uuid)
+            ending.memory[uuid] = bytes_ if so_far is None else so_far + (bytes_ or 0)
+        for uuid in ending.target.gpu_uuids:
+            ending.memory.setdefault(uuid, None)
+
+    # ------------------------------------------------------------------- asking
+
+    def those(self, *stages: Stage) -> list[Ending]:
+        return [ending for ending in self.all if ending.stage in stages]
+
+    @property
+    def pending(self) -> bool:
+        """Whether something may still change by itself."""
+        return any(ending.stage in _PENDING for ending in self.all)
+
+    @property
+    def sent(self) -> bool:
+        """Whether a signal reached somebody."""
+        return any(ending.number is not None for ending in self.all)
+
+    @property
+    def survivors(self) -> list[Ending]:
+        """Those that were asked to end and did not within the grace time, though not by SIGKILL."""
+        now = self._clock()
+        return [
+            ending
+            for ending in self.those(Stage.RUNNING)
+            if ending.number in ENDING_SIGNALS - {signal.SIGKILL} and now - ending.sent_at >= GRACE
+        ]
+
+    def freed_by_gpu(self, endings: Sequence[Ending]) -> dict[str, int]:
+        """Bytes that *endings* hold, by GPU's UUID; unknown ones are left out."""
+        total: dict[str, int] = {}
+        for ending in endings:
+            for uuid, bytes_ in ending.memory.items():
+                if bytes_ is not None:
+                    total[uuid] = total.get(uuid, 0) + bytes_
+        return total
+
+    # ------------------------------------------------------------------- acting
+
+    def take(self, signals: Signals) -> None:
+        """Take hold of all of them. May block."""
+        for ending in self.those(Stage.WAITING):
+            held = signals.hold(ending.target)
+            if isinstance(held, Result):
+                ending.result = held
+                ending.stage = Stage.GONE if held.outcome is Outcome.ALREADY_GONE else Stage.REFUSED
+            else:
+                ending.hold, ending.stage = held, Stage.READY
+
+    def send(self, number: int, to: Sequence[Ending] | None = None, snapshot: Snapshot | None = None) -> None:
+        """Send signal *number* to *to* (None: to all that are held and run). *snapshot* is what memory is compared
+        with afterwards. May block."""
+        chosen = self.those(Stage.READY, Stage.RUNNING) if to is None else to
+        if snapshot is not None and not self.those(Stage.EXITED):
+            self._before = {gpu.uuid: _unexplained(gpu, snapshot) for gpu in snapshot.gpus}
+        for ending in chosen:
+            if ending.hold is not None:
+                self._send(ending, ending.hold, number)
+
+    def _send(self, ending: Ending, hold: Hold, number: int) -> None:
+        at, wall = self._clock(), self._wall()
+        result = hold.send(number)
+        ending.result = result
+        if result.outcome is Outcome.SENT:
+            ending.number, ending.sent_at, ending.sent_wall = number, at, wall
+            ending.stage = Stage.RUNNING
+            stopped = ending.facts is not None and ending.facts.state == "T"
+            if stopped and number in ENDING_SIGNALS - {signal.SIGKILL}:
+                ending.continued = hold.send(signal.SIGCONT).outcome is Outcome.SENT
+        elif result.outcome is Outcome.ALREADY_GONE and ending.number is None:
+            ending.stage = Stage.GONE
+        elif result.outcome is not Outcome.ALREADY_GONE:
+            ending.stage = Stage.REFUSED
+
+    def watch(self) -> None:
+        """See who has exited. Does not block."""
+        for ending in self.those(Stage.READY, Stage.RUNNING):
+            if ending.hold is None or not ending.hold.exited():
+                continue
+            ending.exited_at, ending.exited_wall = self._clock(), self._wall()
+            ending.stage = Stage.EXITED if ending.number is not None else Stage.GONE
+
+    def look(self, snapshot: Snapshot) -> None:
+        """See in *snapshot* whose memory is back."""
+        for ending in self.those(Stage.EXITED, Stage.KEPT):
+            ending.listed = False
+            for uuid, held in ending.memory.items():
+                if uuid not in ending.back and self._is_back(ending, uuid, held, snapshot):
+                    ending.back.add(uuid)
+            if ending.back.issuperset(ending.memory):
+                reads = [gpu.read_at for gpu in snapshot.gpus if gpu.uuid in ending.memory]
+                ending.back_after = max(0.0, max(reads, default=snapshot.taken_at) - ending.sent_wall)
+                ending.stage = Stage.RELEASED
+            elif self._clock() - ending.exited_at >= VERIFY_WAIT:
+                ending.stage = Stage.KEPT
+
+    def _is_back(self, ending: Ending, uuid: str, held: int | None, snapshot: Snapshot) -> bool:
+        gpu = snapshot.gpu(uuid)
+        if gpu is None or gpu.error is not None or gpu.late or gpu.read_at <= ending.exited_wall:
+            return False
+        if any(process.gpu_uuid == uuid and _is_same(process, ending) for process in snapshot.processes):
+            ending.listed = True
+            return False
+        before, after = self._before.get(uuid), _unexplained(gpu, snapshot)
+        if held is None or before is None or after is None:
+            return True  # the driver gives no figures: not listed any more is all that can be seen
+        return after - before <= held * _BACK
+
+    def close(self) -> None:
+        """Let go of all of them."""
+        for ending in self.all:
+            if ending.hold is not None:
+                ending.hold.close()
+                ending.hold = None
+
+    # ---------------------------------------------------------------- in words
+
+    def words(self, ending: Ending, unit: str = "GiB") -> str:
+        """How far it is with *ending*, for the user; empty while nothing is to be said."""
+        match ending.stage:
+            case Stage.WAITING:
+                return "taking hold of it…"
+            case Stage.READY:
+                return "" if getattr(ending.hold, "guarded", True) else "unguarded: this kernel has no pidfds"
+            case Stage.REFUSED:
+                return ending.result.words if ending.result is not None else "nothing sent"
+            case Stage.GONE:
+                return ending.result.words if ending.result is not None else "exited by itself, nothing sent"
+            case Stage.RUNNING:
+                return self._running(ending)
+        said = f"exited {_after(ending.exited_at - ending.sent_at)} after {signal_name(ending.number or 0)}"
+        memory = units.size(ending.memory_bytes, unit)
+        where = self._where(ending.memory)
+        if ending.stage is Stage.EXITED:
+            return f"{said}; waiting for its {memory} on {where}" if ending.memory else said
+        if ending.stage is Stage.RELEASED:
+            if not ending.memory:
+                return said
+            if ending.memory_bytes is None:
+                return f"{said}; no longer on {where}"
+            return f"{said}; released {memory} on {where} in {_after(ending.back_after)}"
+        left = [uuid for uuid in ending.memory if uuid not in ending.back]
+        if ending.listed:
+            return f"{said}, but {self._where(left)} still lists it: other processes hold its memory"
+        return f"{said}, but its memory on {self._where(left)} was not seen to come back"
+
+    def _running(self, ending: Ending) -> str:
+        name = signal_name(ending.number or 0)
+        waited = int(self._clock() - ending.sent_at)
+        if ending.continued:
+            said = f"{name} and SIGCONT sent (it was stopped)"
+        else:
+            said = ending.result.words if ending.result is not None else f"{name} sent"
+        if ending.number not in ENDING_SIGNALS:
+            return said
+        return f"{said}; still running after {waited} s" if waited else f"{said}; still running"
+
+    def _where(self, uuids: Mapping[str, object] | Sequence[str]) -> str:
+        return ", ".join(self.names.get(uuid, uuid) for uuid in uuids)
+
+    def summary(self, unit: str = "GiB") -> str:
+        """One sentence over all of them, for a toast."""
+        if len(self.all) == 1:
+            return f"{self.all[0].target.key.pid}: {self.words(self.all[0], unit) or 'nothing sent'}"
+        counts = {
+            "still running": len(self.those(Stage.RUNNING)),
+            "exited": len(self.those(Stage.EXITED, Stage.RELEASED)),
+            "exited with their memory still used": len(self.those(Stage.KEPT)),
+            "already gone": len(self.those(Stage.GONE)),
+            "not sent anything": len(self.those(Stage.REFUSED, Stage.READY, Stage.WAITING)),
+        }
+        said = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
+        freed = sum(self.freed_by_gpu(self.those(Stage.RELEASED)).values())
+        return f"{len(self.all)} processes: {said}" + (f"; released {units.size(freed, unit)}" if freed else "")
+
+
+def _is_same(process: GpuProcess, ending: Ending) -> bool:
+    """Whether a listed pid may still be the one that exited. A dead pid has no start time any more."""
+    if process.pid != ending.target.key.pid:
+        return False
+    return process.host is None or process.key == ending.target.key
+
+
+def _unexplained(gpu: Gpu, snapshot: Snapshot) -> int | None:
+    """Bytes used on *gpu* that no listed process accounts for, without a lower bound; None where it cannot be told."""
+    if gpu.memory_used_bytes is None:
+        return None
+    largest: dict[tuple[int, int | None], int] = {}
+    for process in snapshot.processes:
+        if process.gpu_uuid == gpu.uuid:
+            if process.memory_bytes is None:
+                return None
+            part = (process.pid, process.gpu_instance_id)
+            largest[part] = max(process.memory_bytes, largest.get(part, 0))
+    return gpu.memory_used_bytes - sum(largest.values())
+
+
+def _after(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"

@@ -1,0 +1,411 @@
+"""F9: what will be hit, the choice of a signal with Cancel first, and what became of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Final, NamedTuple
+
+from textual import events
+
+from gputop import units
+from gputop.model import Snapshot
+from gputop.processes import Signals, Target
+from gputop.processes.ending import Ending, Endings, Stage
+from gputop.processes.signal_table import SIGNALS, SignalEntry, parse_signal, signal_name
+from gputop.ui.background import in_background
+from gputop.ui.cells import Line, Span, fit, width
+from gputop.ui.palette import gpu_role
+from gputop.ui.view import View
+from gputop.ui.widgets.dialog import Dialog
+from gputop.ui.widgets.entry import Entry
+from gputop.ui.widgets.frame import Hint, on
+from gputop.ui.wrap import wrap
+
+_TICK: Final = 0.1
+_STYLES: Final = {
+    Stage.WAITING: "dim",
+    Stage.READY: "warning",
+    Stage.REFUSED: "critical",
+    Stage.GONE: "dim",
+    Stage.RUNNING: "warning",
+    Stage.EXITED: "text",
+    Stage.RELEASED: "good",
+    Stage.KEPT: "critical",
+}
+
+
+class _Choice(NamedTuple):
+    """A line of the list that can be chosen."""
+
+    label: str
+    words: str
+    number: int | None = None  # the signal; None: close, or another signal
+    letter: str = ""  # goes to the line, does nothing more: k is pressed twice easily
+    only_survivors: bool = False
+    other: bool = False
+
+
+_OFFERED: Final = (
+    _Choice("SIGTERM", "asks it to end; it may save and clean up", signal.SIGTERM, "t"),
+    _Choice("SIGKILL", "ends it at once; it cannot clean up", signal.SIGKILL, "k"),
+    _Choice("SIGINT", "as Ctrl+C; kind to Python and torchrun", signal.SIGINT, "i"),
+)
+_OTHER: Final = _Choice("Other…", "any signal, by name or number", other=True)
+
+
+class KillScreen(Dialog[None]):
+    """Sends a signal to *targets*, which were frozen when the key was pressed.
+
+    *hidden* were tagged but a filter hides them: they are named and left out. *snapshot_of* gives the newest snapshot,
+    in which the memory is seen to come back. When it is closed, what became of them stays as a toast.
+
+    No single letter sends anything: letters go to a line, Enter sends what the line says.
+    """
+
+    most_cells: ClassVar[int] = 108
+
+    def __init__(
+        self,
+        targets: Sequence[Target],
+        hidden: Sequence[Target],
+        signals: Signals,
+        snapshot_of: Callable[[], Snapshot | None],
+        view: View,
+    ) -> None:
+        super().__init__(view)
+        self._signals, self._snapshot_of, self._hidden = signals, snapshot_of, tuple(hidden)
+        self._snapshot = snapshot_of()
+        self.endings = Endings(targets, self._snapshot)
+        self._at = 0  # the line of the list: Cancel
+        self._first = 0  # of the lines about the targets
+        self._about_rows = self._about_total = 0
+        self._list_row = 0  # where the list begins, for the mouse
+        self._busy = True  # taking hold, or sending
+        self._leaving = False
+        self._chosen_other: _Choice | None = None
+        self._entry: Entry | None = None  # another signal is being typed
+        self._match = 0
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self._in_background(lambda: self.endings.take(self._signals))
+        self.set_interval(_TICK, self._tick)
+
+    def _in_background(self, work: Callable[[], None]) -> None:
+        self._busy = True
+        in_background(self, work, lambda _: self._done())
+
+    def _done(self) -> None:
+        self._busy = False
+        if self._leaving:
+            self.endings.close()
+        self.draw()
+
+    def _tick(self) -> None:
+        if self._busy:
+            return
+        snapshot = self._snapshot_of()
+        self.endings.watch()
+        if snapshot is not None and snapshot is not self._snapshot:
+            self._snapshot = snapshot
+            self.endings.look(snapshot)
+        self.draw()
+
+    # ------------------------------------------------------------- the choices
+
+    def choices(self) -> list[_Choice]:
+        """What can be chosen now. The first line never does anything."""
+        endings = self.endings
+        if endings.sent or not endings.those(Stage.READY, Stage.WAITING):
+            found = [_Choice("Close", "")]
+            if survivors := endings.survivors:
+                who = f"the {len(survivors)} still running" if len(survivors) > 1 else "it, still running"
+                found.append(_Choice("SIGKILL", f"to {who}", signal.SIGKILL, "k", only_survivors=True))
+            return found
+        found = [_Choice("Cancel", "nothing is sent"), *_OFFERED]
+        if self._chosen_other is not None:
+            found.append(self._chosen_other)
+        return [*found, _OTHER]
+
+    def _matches(self) -> list[SignalEntry]:
+        """Signals that what was typed may mean, best first."""
+        typed = self._entry.text.strip().upper().removeprefix("SIG") if self._entry is not None else ""
+        if typed.isdecimal():
+            found = [entry for entry in SIGNALS if str(entry.number).startswith(typed)]
+            return sorted(found, key=lambda entry: str(entry.number) != typed)
+        found = [entry for entry in SIGNALS if entry.name.startswith(f"SIG{typed}")]
+        return sorted(found, key=lambda entry: entry.name != f"SIG{typed}")
+
+    def on_key(self, event: events.Key) -> None:
+        event.stop()
+        if self._entry is not None:
+            self._key_in_entry(event, self._entry)
+        else:
+            self._key_in_list(event)
+        if self.is_current:
+            self.draw()
+
+    def on_paste(self, event: events.Paste) -> None:
+        if self._entry is not None:
+            self._entry.insert(event.text)
+            self._match = 0
+            self.draw()
+
+    def _key_in_list(self, event: events.Key) -> None:
+        choices = self.choices()
+        self._at = min(self._at, len(choices) - 1)
+        match event.key:
+            case "escape" | "q" | "f10":
+                self._close()
+            case "down" | "tab":
+                self._at = (self._at + 1) % len(choices)
+            case "up" | "shift+tab":
+                self._at = (self._at - 1) % len(choices)
+            case "home":
+                self._at = 0
+            case "end":
+                self._at = len(choices) - 1
+            case "pagedown" | "pageup":
+                self._scroll(1 if event.key == "pagedown" else -1)
+            case "enter":
+                self._choose(choices[self._at])
+            case letter if letter.isalpha():
+                self._at = next((n for n, choice in enumerate(choices) if choice.letter == letter), self._at)
+
+    def _key_in_entry(self, event: events.Key, entry: Entry) -> None:
+        matches = self._matches()
+        match event.key:
+            case "escape":
+                self._entry = None
+            case "down" | "up":
+                step = 1 if event.key == "down" else -1
+                self._match = (self._match + step) % len(matches) if matches else 0
+            case "enter":
+                self._take_typed(matches)
+            case _ if entry.key(event):
+                self._match = 0
+
+    def _take_typed(self, matches: list[SignalEntry]) -> None:
+        """Put the signal into the list, at the cursor; Enter there sends it."""
+        if matches:
+            chosen = matches[min(self._match, len(matches) - 1)]
+            number, meaning = chosen.number, chosen.meaning
+        else:
+            try:
+                number, meaning = parse_signal(self._entry.text if self._entry is not None else ""), ""
+            except ValueError:
+                return  # the screen says so already
+        self._entry = None
+        offered = next((n for n, choice in enumerate(self.choices()) if choice.number == number), None)
+        if offered is None:
+            self._chosen_other = _Choice(signal_name(number), meaning, number)
+            offered = len(_OFFERED) + 1
+        self._at = offered
+
+    def _choose(self, choice: _Choice) -> None:
+        if choice.other:
+            self._entry, self._match = Entry(), 0
+        elif choice.number is None:
+            self._close()
+        elif not self._busy:
+            to = self.endings.survivors if choice.only_survivors else None
+            number, snapshot = choice.number, self._snapshot_of()
+            self._at = 0
+            self._in_background(lambda: self.endings.send(number, to, snapshot))
+
+    def _close(self) -> None:
+        self._leaving = True
+        if not self._busy:
+            self.endings.close()
+        if self.endings.sent:
+            bad = self.endings.those(Stage.RUNNING, Stage.KEPT, Stage.REFUSED)
+            words = self.endings.summary(self.view.settings.memory_unit)
+            self.app.notify(words, severity="warning" if bad else "information", timeout=10, markup=False)
+        self.dismiss()
+
+    def _scroll(self, pages: int) -> None:
+        most = max(0, self._about_total - self._about_rows)
+        self._first = max(0, min(most, self._first + pages * max(1, self._about_rows - 1)))
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._first = min(max(0, self._about_total - self._about_rows), self._first + 1)
+        self.draw()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._first = max(0, self._first - 1)
+        self.draw()
+
+    def clicked(self, row: int, column: int) -> None:
+        """A click goes to a line; a click on the line that the cursor is on chooses it."""
+        choices = self.choices()
+        n = row - self._list_row
+        if self._entry is None and 0 <= n < len(choices):
+            if n == self._at:
+                self._choose(choices[n])
+            else:
+                self._at = n
+            if self.is_current:
+                self.draw()
+
+    # -------------------------------------------------------------- the drawing
+
+    def heading(self) -> str:
+        endings = self.endings
+        if endings.sent:
+            number = next(ending.number for ending in endings.all if ending.number is not None)
+            return f"{signal_name(number)} sent"
+        count = len(endings.all)
+        return "Send a signal" if count == 1 else f"Send a signal to {count} processes"
+
+    def hints(self) -> Sequence[Hint]:
+        if self._entry is not None:
+            return (("↑↓", "choose"), ("Enter", "take it"), ("Esc", "back"))
+        scroll: tuple[Hint, ...] = (("PgUp PgDn", "scroll"),) if self._about_total > self._about_rows else ()
+        if len(self.choices()) == 1:
+            return (("Enter", "close"), *scroll)
+        return (("↑↓", "choose"), ("Enter", "do it"), ("Esc", "close" if self.endings.sent else "cancel"), *scroll)
+
+    def content(self, cells: int, rows: int) -> Sequence[Line]:
+        roomy = rows >= 16
+        below = self._typing(cells, 8 if roomy else 5) if self._entry is not None else self._list(cells)
+        total = self._total(cells)
+        about = [line for ending in self.endings.all for line in self._about(ending, cells)]
+        about += self._left_out(cells)
+        spare = rows - len(below) - len(total) - 1
+        gaps = 3 if roomy and spare > 6 else 0
+        self._about_rows, self._about_total = max(1, spare - gaps), len(about)
+        self._first = max(0, min(self._first, self._about_total - self._about_rows))
+        header = _columns(cells, "PID", "USER", "AGE", "GPU", "MEMORY", "COMMAND")
+        seen = about[self._first : self._first + self._about_rows]
+        if (more := self._about_total - self._about_rows - self._first) > 0:
+            seen[-1] = ((f"  … {more + 1} more lines", "dim"),)
+        gap: list[Line] = [()] if gaps else []
+        lines = [*gap, ((header, "dim"),), *seen, *total, *gap, *below, *gap]
+        self._list_row = len(lines) - len(gap) - len(below)
+        return lines
+
+    def _about(self, ending: Ending, cells: int) -> list[Line]:
+        """The lines on one target: who it is, what it holds, what is to be known, what became of it."""
+        facts, target = ending.facts, ending.target
+        now = self._snapshot.taken_at if self._snapshot is not None else 0.0
+        born = facts.start_time if facts is not None else None
+        age = units.duration(now - born if born is not None else None)
+        holds = [(self.endings.names.get(uuid, "GPU ?"), bytes_) for uuid, bytes_ in ending.memory.items()]
+        name, bytes_ = holds[0] if holds else ("", None)
+        text = _columns(
+            cells,
+            str(target.key.pid),
+            target.user or units.UNKNOWN,
+            age,
+            name.removeprefix("GPU "),
+            self.view.memory(bytes_) if holds else "",
+            target.command or units.UNKNOWN,
+        )
+        lines: list[Line] = [((text[:_BEFORE_COMMAND], "title"), (text[_BEFORE_COMMAND:], "text"))]
+        for name, bytes_ in holds[1:]:
+            more = _columns(cells, "", "", "", name.removeprefix("GPU "), self.view.memory(bytes_), "")
+            lines.append(((more, "title"),))
+        indent = " " * 8
+        for words in self._warnings(ending):
+            lines += [((f"{indent}▲ " if not n else f"{indent}  ", "warning+b"), (part, "warning"))
+                      for n, part in enumerate(wrap(words, cells - 10))]  # fmt: skip
+        words = self.endings.words(ending, self.view.settings.memory_unit)
+        style, sign = _STYLES[ending.stage], "✓ " if ending.stage is Stage.RELEASED else "→ "
+        if words:
+            lines += [((f"{indent}{sign}" if not n else f"{indent}  ", style), (part, style))
+                      for n, part in enumerate(wrap(words, cells - 10))]  # fmt: skip
+        return lines
+
+    def _warnings(self, ending: Ending) -> list[str]:
+        """What could go wrong, as far as it can be seen before anything is sent."""
+        facts = ending.facts
+        if facts is None or ending.stage is not Stage.READY:
+            return []
+        found = []
+        if facts.uid is not None and facts.uid != os.geteuid():
+            found.append(f"another user's process: it belongs to {facts.user or facts.uid}")
+        if facts.state == "T":
+            found.append("stopped: it is sent SIGCONT too, or the signal would wait")
+        elif facts.state == "D":
+            found.append("in the kernel (state D): it may not end before the driver lets go")
+        return found
+
+    def _total(self, cells: int) -> list[Line]:
+        endings = self.endings
+        done = endings.those(Stage.RELEASED)
+        chosen = done if endings.sent and done and not endings.pending else endings.those(
+            Stage.WAITING, Stage.READY, Stage.RUNNING, Stage.EXITED, Stage.RELEASED
+        )  # fmt: skip
+        by_gpu = endings.freed_by_gpu(chosen)
+        if not by_gpu:
+            return []
+        label = "Released " if chosen is done else "To be freed " if endings.sent else "Would free "
+        spans: list[Span] = [(label, "dim"), (self.view.memory(sum(by_gpu.values())), "title+b")]
+        if len(by_gpu) > 1 or len(endings.all) > 1:
+            for uuid, bytes_ in by_gpu.items():
+                name = endings.names.get(uuid, "GPU ?")
+                index = name.removeprefix("GPU ")
+                role = gpu_role(int(index)) if index.isdecimal() else "text"
+                spans += [(" · ", "faint"), (name, role), (f" {self.view.memory(bytes_)}", "text")]
+        return [tuple(spans)]
+
+    def _left_out(self, cells: int) -> list[Line]:
+        if not self._hidden:
+            return []
+        names = ", ".join(f"{t.key.pid} {(t.command or '').split(' ')[0]}".strip() for t in self._hidden)
+        said = f"Left out, tagged but hidden by the filter: {names}"
+        return [((part, "dim"),) for part in wrap(said, cells)]
+
+    def _list(self, cells: int) -> list[Line]:
+        choices = self.choices()
+        self._at = min(self._at, len(choices) - 1)
+        lines: list[Line] = []
+        for n, choice in enumerate(choices):
+            here = n == self._at
+            waiting = choice.number is not None and self._busy
+            style = "dim" if waiting else "warning+b" if choice.number == signal.SIGKILL else "title+b"
+            number = str(choice.number) if choice.number is not None else ""
+            line: Line = (
+                (f" {self.view.glyphs.folded} " if here else "   ", "accent+b"),
+                (fit(choice.label, 11), style),
+                (fit(number, 4, right=True), "dim" if not here else "text"),
+                ("  ", "text"),
+                (fit(choice.words, max(0, cells - 23)), "dim" if not here else "text"),
+                (f" {choice.letter or ' '} ", "key"),
+            )
+            lines.append(on(line, "cursor") if here else line)
+        return lines
+
+    def _typing(self, cells: int, rows: int) -> list[Line]:
+        entry, matches = self._entry, self._matches()
+        assert entry is not None
+        self._match = min(self._match, max(0, len(matches) - 1))
+        lines: list[Line] = [(("   Signal ", "title+b"), *entry.line(min(24, cells - 12)))]
+        if not matches:
+            try:
+                said, style = f"{signal_name(parse_signal(entry.text))}", "text"
+            except ValueError as error:
+                said, style = str(error), "warning"
+            lines.append(((f"   {said}", style),))
+        first = max(0, min(self._match - rows + 2, len(matches) - rows + 1))
+        for n, signal_ in enumerate(matches[first : first + rows - 1], first):
+            line: Line = (
+                (f" {self.view.glyphs.folded} " if n == self._match else "   ", "accent+b"),
+                (fit(signal_.name, 11), "title+b"),
+                (f"{signal_.number:4}  ", "text"),
+                (fit(signal_.meaning, max(0, cells - 20)), "dim" if n != self._match else "text"),
+            )
+            lines.append(on(line, "cursor") if n == self._match else line)
+        lines += [()] * (rows - len(lines))
+        return lines
+
+
+_BEFORE_COMMAND: Final = 8 + 9 + 6 + 4 + 8 + 1
+
+
+def _columns(cells: int, pid: str, user: str, age: str, gpu: str, memory: str, command: str) -> str:
+    text = fit(pid, 7, right=True) + " " + fit(user, 8) + " " + fit(age, 5, right=True) + " "
+    text += fit(gpu, 3, right=True) + " " + fit(memory, 7, right=True) + "  "
+    return text + fit(command, max(0, cells - width(text)))
