@@ -55,9 +55,9 @@ def main() -> int:
 
 def run(arguments: Sequence[str]) -> int:
     """Do what *arguments* ask for. Returns the exit status; threads inside the driver may be left."""
+    options = _parse(arguments)
     from gputop.sources import SourceError
 
-    options = _parse(arguments)
     try:
         if options.demo == "help":
             return _print(_scenarios())

@@ -1,0 +1,60 @@
+"""What is not needed is not imported: start-up is part of what a user feels."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.driver import SimulatedDriver
+
+ROOT = Path(__file__).resolve().parents[2]
+
+#: Runs gputop with its arguments and then names the modules that were imported.
+LIST_MODULES = """
+import atexit, sys
+atexit.register(lambda: print("\\n".join(sorted(sys.modules)), file=sys.stderr))
+from gputop.cli import run
+raise SystemExit(run(sys.argv[1:]))
+"""
+
+
+def imported(*arguments: str, env: dict[str, str] | None = None) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", LIST_MODULES, *arguments],
+        env={**os.environ, **(env or {}), "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    return set(done.stderr.split())
+
+
+HEAVY = ("textual", "rich", "plotext", "asyncio")
+
+
+def test_version_imports_nothing_of_ours_but_the_command_line() -> None:
+    modules = imported("--version")
+    assert {module for module in modules if module.startswith("gputop")} == {"gputop", "gputop.cli"}
+    assert not modules & {*HEAVY, "pynvml", "psutil", "tomllib", "platformdirs", "ctypes"}
+
+
+@pytest.mark.parametrize("arguments", [["--demo", "--once"], ["--demo", "--once", "--json"]])
+def test_once_needs_no_screen(arguments: list[str]) -> None:
+    modules = imported(*arguments)
+    assert "gputop.sample" in modules
+    assert not modules & {*HEAVY, "pynvml", "gputop.ui", "gputop.poller"}
+
+
+def test_once_on_a_driver_needs_no_screen_either(driver: SimulatedDriver) -> None:
+    modules = imported("--once", env=driver.env)
+    assert "pynvml" in modules
+    assert not modules & {*HEAVY, "psutil", "gputop.ui", "gputop.poller"}
+
+
+def test_a_refusal_needs_no_screen() -> None:
+    assert not imported("--demo") & {*HEAVY, "gputop.ui", "pynvml"}
