@@ -27,7 +27,7 @@ def command_spans(command: str) -> tuple[Span, ...]:
     name = program.rpartition("/")[2] or program
     found = _SCRIPT.fullmatch(space + rest) if rest and _INTERPRETER.fullmatch(name) else None
     if found is None:
-        return ((name, "text"), (space + rest, "dim")) if rest else ((name, "text"),)
+        return ((name, "text"), (space + rest, "dim")) if space else ((name, "text"),)
     directories, slash, script = found[2].rpartition("/")
     spans = ((name, "text"), (found[1], "dim"), (directories + slash, "dim"), (script, "text"), (found[3], "dim"))
     return tuple(span for span in spans if span[0])

@@ -104,16 +104,17 @@ class Filter:
         return bool(self.part_tests or self.process_tests)
 
     def keeps_part(self, part: GpuProcess) -> bool:
-        return all(test(part) for test in self.part_tests)
+        for test in self.part_tests:
+            if not test(part):
+                return False
+        return True
 
-    def keeps(self, process: GpuProcess, facts: HostFacts | None) -> bool:
-        """Whether *process*, summed over the GPUs that are kept, passes."""
-        if not self.process_tests:
-            return True
-        text = str(process.pid)
-        if facts is not None:
-            text = f"{facts.command}\n{facts.name}\n{facts.user}\n{text}".casefold()
-        return all(test(process, facts, text) for test in self.process_tests)
+    def keeps(self, process: GpuProcess, facts: HostFacts | None, text: str) -> bool:
+        """Whether *process*, summed over the GPUs that are kept, passes; *text* is that of :func:`text_of`."""
+        for test in self.process_tests:
+            if not test(process, facts, text):
+                return False
+        return True
 
     @property
     def words(self) -> str:
@@ -124,6 +125,11 @@ class Filter:
             {"C": "compute only", "G": "graphics only"}.get(self.kind or "", self.kind or ""),
         )
         return " · ".join(part for part in given if part)
+
+
+def text_of(pid: int, facts: HostFacts | None) -> str:
+    """What words are looked for in."""
+    return str(pid) if facts is None else f"{facts.command}\n{facts.name}\n{facts.user}\n{pid}".casefold()
 
 
 def _values(text: str) -> tuple[str, ...]:

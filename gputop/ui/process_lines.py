@@ -35,6 +35,7 @@ class RowPainter:
         self._signs = (view.glyphs.unfolded + " ", view.glyphs.folded + " ")
         self._marks = ("<", ">") if self._ascii else ("‹", "›")
         self._has_age = any(placed.column.id == "age" for placed in layout.placed)
+        self._commands: dict[tuple[object, ...], tuple[Span, ...]] = {}
         self._kept: dict[tuple[int, str, int | None, int | None], _Kept] = {}
 
     def fits(self, layout: Layout, view: View, offset: int) -> bool:
@@ -71,8 +72,7 @@ class RowPainter:
             if column.id == "command":
                 if taken > 1:
                     add((" ", f"dim{surface}"))
-                for text, role in self._command(row, cells):
-                    add((text, role + surface))
+                spans += self._command(row, cells, surface)
             else:
                 text, role = column.cell(row, moment)
                 length = len(text)
@@ -86,7 +86,20 @@ class RowPainter:
             add((" " * (self.layout.cells - taken), f"dim{surface}"))
         return tuple(spans)
 
-    def _command(self, row: Row, cells: int) -> list[Span]:
+    def _command(self, row: Row, cells: int, surface: str) -> tuple[Span, ...]:
+        """The command cell; the same spans again while nothing in it changed, which it rarely does."""
+        facts = row.facts
+        said = (facts.command, facts.name, facts.state) if facts is not None else None
+        of = (said, row[4:], row.process.exists, row.process.gpu_index, surface)
+        spans = self._commands.get(of)
+        if spans is None:
+            if len(self._commands) > _KEPT_MOST:
+                self._commands.clear()
+            spans = tuple((text, role + surface) for text, role in self._draw_command(row, cells))
+            self._commands[of] = spans
+        return spans
+
+    def _draw_command(self, row: Row, cells: int) -> list[Span]:
         fixed, scrolling = cell_spans(row, *self._signs)
         if self._ascii:
             fixed = tuple((text.translate(_ASCII_BRANCHES), role) for text, role in fixed)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from gputop.model import GpuProcess, HostFacts, Snapshot
 from gputop.ui.process_columns import COLUMNS
-from gputop.ui.process_filter import Filter
+from gputop.ui.process_filter import Filter, text_of
 from gputop.ui.process_row import Row, added, summed
 
 #: Seconds between two sortings. Values change at every tick; rows that swap as often cannot be read, or hit.
@@ -56,45 +57,61 @@ class Listing:
 class _Node:
     """A process on the GPUs that pass the filter, kept from snapshot to snapshot to give the same rows again."""
 
-    __slots__ = ("capacities", "drawn", "facts", "part_rows", "parts", "row")
+    __slots__ = ("capacities", "drawn", "facts", "part_rows", "parts", "pid", "row", "text")
 
     def __init__(self, parts: list[GpuProcess], facts: HostFacts | None, capacities: Mapping[Any, int | None]) -> None:
         self.parts = parts
+        self.pid = parts[0].pid
         self.facts = facts
         self.capacities = capacities
-        sizes = [_capacity(capacities, part) for part in parts]
+        self.text: str | None = None  # made when a filter looks for words
+        self.drawn: dict[int, Row] | None = None  # by the id of a row of this node
+        self.part_rows: tuple[Row, ...] = ()
         if len(parts) == 1:
-            self.part_rows: tuple[Row, ...] = ()
-            self.row = Row(parts[0], facts, sizes[0])
+            self.row = Row(parts[0], facts, _capacity(capacities, parts[0]))
         else:
-            order = sorted(range(len(parts)), key=lambda n: _place(parts[n]))
-            parts_in_order = tuple(parts[n] for n in order)
-            self.part_rows = tuple(Row(parts[n], facts, sizes[n], is_part=True) for n in order)
+            parts_in_order = tuple(sorted(parts, key=_place))
+            sizes = [_capacity(capacities, part) for part in parts_in_order]
+            self.part_rows = tuple(
+                Row(part, facts, size, is_part=True) for part, size in zip(parts_in_order, sizes, strict=True)
+            )
             self.row = Row(summed(parts_in_order), facts, added(sizes), parts_in_order)
-        self.drawn: dict[int, Row] = {}  # by the id of a row of this node
 
     def same(self, parts: list[GpuProcess], facts: HostFacts | None, capacities: Mapping[Any, int | None]) -> bool:
-        return (
-            self.facts is facts
-            and len(parts) == len(self.parts)
-            and all(a is b for a, b in zip(parts, self.parts, strict=True))
-            and self.capacities is capacities
-        )
+        mine = self.parts
+        if mine[0] is not parts[0] or len(mine) != len(parts):
+            return False
+        if self.facts is not facts or self.capacities is not capacities:
+            return False
+        return len(parts) == 1 or all(map(operator.is_, mine, parts))
+
+    def words(self, before: _Node | None) -> str:
+        """What a filter looks for words in; taken from the node before where the host says the same."""
+        if self.text is None:
+            old, new = (before.facts if before is not None else None), self.facts
+            if before is None or before.text is None or old is None or new is None:
+                self.text = text_of(self.pid, new)
+            elif old.command is new.command and old.name is new.name and old.user is new.user:
+                self.text = before.text
+            else:
+                self.text = text_of(self.pid, new)
+        return self.text
 
     def draw(self, row: Row, is_part: bool, branch: str = "", folded: bool | None = None, hidden: int = 0) -> Row:
         """*row*, one of the node's own, as it is shown; the same object as the last time where that is the same."""
-        shown = (is_part, branch, folded, hidden)
-        if row[4:] == shown:
+        if not branch and folded is None and row.is_part is is_part:
             return row
+        if self.drawn is None:
+            self.drawn = {}
         old = self.drawn.get(id(row))
-        if old is None or old[4:] != shown:
-            self.drawn[id(row)] = old = row._replace(is_part=is_part, branch=branch, folded=folded, hidden=hidden)
+        if old is None or old[4:] != (is_part, branch, folded, hidden):
+            process, facts, capacity, parts = row[:4]
+            self.drawn[id(row)] = old = Row(process, facts, capacity, parts, is_part, branch, folded, hidden)
         return old
 
 
-class _Rank(NamedTuple):
-    value: Any  # None: unknown
-    tie: tuple[int, tuple[int, int, int], int]
+_Tie = tuple[Any, ...]
+_NO_RANK: Final[tuple[Any, _Tie]] = (None, ())
 
 
 class ProcessRows:
@@ -106,7 +123,7 @@ class ProcessRows:
         self._made_of: tuple[Any, ...] = ()
         self._known: dict[int, HostFacts | None] = {}
         self._nodes: dict[int, _Node] = {}
-        self._ranks: dict[Any, _Rank] = {}
+        self._ranks: dict[Any, tuple[Any, _Tie]] = {}  # by row: the value it ranked by when last sorted, and the ties'
         self._ranked_by = ""
         self._ranked_at = 0.0
         self._capacities: Mapping[Any, int | None] = {}
@@ -135,7 +152,7 @@ class ProcessRows:
             tuple(rows),
             snapshot.processes,
             len(groups),
-            {node.row.process.pid: node.row for node in nodes},
+            {node.pid: node.row for node in nodes},
             self._known,
         )
         return self._listing
@@ -159,11 +176,11 @@ class ProcessRows:
                 if not parts:
                     continue
             facts = known[pid]
-            node = before.get(pid)
+            old = node = before.get(pid)
             if node is None or not node.same(parts, facts, capacities):
                 node = _Node(parts, facts, capacities)
             now[pid] = node
-            if some and not filter_.keeps(node.row.process, facts):
+            if some and not filter_.keeps(node.row.process, facts, node.words(old)):
                 continue
             nodes.append(node)
         self._nodes = now
@@ -178,7 +195,7 @@ class ProcessRows:
             if not node.part_rows:
                 rows.append(row)
                 continue
-            folded = row.process.pid in self.folded
+            folded = node.pid in self.folded
             rows.append(node.draw(row, False, folded=folded))
             if not folded:
                 rows += _drawn_parts(node, "", last=True)
@@ -186,7 +203,7 @@ class ProcessRows:
 
     def _in_tree(self, nodes: list[_Node], order: Order) -> list[Row]:
         ordered = [node for node, _ in self._sorted([(node, node.row) for node in nodes], order)]
-        by_pid = {node.row.process.pid: node for node in ordered}
+        by_pid = {node.pid: node for node in ordered}
         children: dict[int, list[_Node]] = {}
         roots: list[_Node] = []
         for node in ordered:
@@ -197,28 +214,38 @@ class ProcessRows:
                 children.setdefault(parent, []).append(node)
         rows: list[Row] = []
         seen: set[int] = set()
-        # Facts read at different times may make a ring of parents: what no root leads to is a root itself.
-        for root in (*roots, *ordered):
-            stack = [(root, "", "")]
-            while stack:
-                node, branch, below = stack.pop()
-                pid = node.row.process.pid
-                if pid in seen:
-                    continue
-                seen.add(pid)
-                mine = [child for child in children.get(pid, ()) if child.row.process.pid not in seen]
-                foldable = bool(mine or node.part_rows)
-                folded = foldable and pid in self.folded
-                hidden = _mark_all(mine, children, seen) if folded else 0
-                rows.append(node.draw(node.row, False, branch, folded if foldable else None, hidden))
-                if folded:
-                    continue
-                if node.part_rows:
-                    rows += _drawn_parts(node, below, last=not mine)
-                below = below[-_BRANCH_MOST:]
-                for n, child in enumerate(reversed(mine)):
-                    stack.append((child, below + ("└ " if n == 0 else "├ "), below + ("  " if n == 0 else "│ ")))
+        for root in roots:
+            self._branch(root, children, seen, rows)
+        if len(seen) < len(ordered):  # facts read at different times made a ring of parents: no root leads there
+            for node in ordered:
+                self._branch(node, children, seen, rows)
         return rows
+
+    def _branch(self, root: _Node, children: Mapping[int, list[_Node]], seen: set[int], rows: list[Row]) -> None:
+        """Append the rows of *root* and all below it that were not *seen* yet."""
+        stack = [(root, "", "")]
+        while stack:
+            node, branch, below = stack.pop()
+            pid = node.pid
+            if pid in seen:
+                continue
+            seen.add(pid)
+            mine = children.get(pid)
+            if mine is None and not node.part_rows:
+                rows.append(node.draw(node.row, False, branch))
+                continue
+            mine = [child for child in mine or () if child.pid not in seen]
+            foldable = bool(mine or node.part_rows)
+            folded = foldable and pid in self.folded
+            hidden = _mark_all(mine, children, seen) if folded else 0
+            rows.append(node.draw(node.row, False, branch, folded if foldable else None, hidden))
+            if folded:
+                continue
+            if node.part_rows:
+                rows += _drawn_parts(node, below, last=not mine)
+            below = below[-_BRANCH_MOST:]
+            for n, child in enumerate(reversed(mine)):
+                stack.append((child, below + ("└ " if n == 0 else "├ "), below + ("  " if n == 0 else "│ ")))
 
     # ----------------------------------------------------------------- sorting
 
@@ -232,23 +259,27 @@ class ProcessRows:
     def _sorted(self, rows: list[tuple[_Node, Row]], order: Order) -> list[tuple[_Node, Row]]:
         """By the column, ties by memory (largest first), GPU and pid, rows of which the value is unknown last."""
         key = COLUMNS[order.column].key
-        before, now = self._ranks, {}
-        known: list[tuple[_Rank, tuple[_Node, Row]]] = []
-        unknown: list[tuple[_Rank, tuple[_Node, Row]]] = []
+        ranks = self._ranks
+        known: list[tuple[Any, _Tie, tuple[_Node, Row]]] = []
+        unknown: list[tuple[Any, _Tie, tuple[_Node, Row]]] = []
         for entry in rows:
             row = entry[1]
             process = row.process
             place = (process.pid, process.gpu_uuid, process.gpu_instance_id, process.compute_instance_id)
-            rank = before.get(place)
-            if rank is None or rank.value is None:
-                rank = _Rank(key(row), (-(process.memory_bytes or 0), _place(process), process.pid))
-            now[place] = rank
-            (unknown if rank.value is None else known).append((rank, entry))
-        self._ranks = before | now
-        unknown.sort(key=lambda ranked: ranked[0].tie)
-        known.sort(key=lambda ranked: ranked[0].tie)
-        known.sort(key=lambda ranked: ranked[0].value, reverse=order.descending)
-        return [entry for _, entry in (*known, *unknown)]
+            value, tie = ranks.get(place, _NO_RANK)
+            if value is None:
+                value = key(row)
+                tie = (-(process.memory_bytes or 0), _place(process), process.pid)
+                ranks[place] = value, tie
+            (unknown if value is None else known).append((value, tie, entry))
+        unknown.sort(key=_tie_of)
+        known.sort(key=_tie_of)
+        known.sort(key=_value_of, reverse=order.descending)
+        return [ranked[2] for ranked in known] + [ranked[2] for ranked in unknown]
+
+
+_tie_of = operator.itemgetter(1)
+_value_of = operator.itemgetter(0)
 
 
 def _capacities(snapshot: Snapshot) -> Mapping[Any, int | None]:
@@ -275,7 +306,7 @@ def _place(process: GpuProcess) -> tuple[int, int, int]:
 def _parent(node: _Node, by_pid: Mapping[int, _Node]) -> int | None:
     """The parent's pid where it is listed too, and is not a later bearer of that pid."""
     facts = node.facts
-    if facts is None or facts.parent_pid is None or facts.parent_pid == node.row.process.pid:
+    if facts is None or facts.parent_pid is None or facts.parent_pid == node.pid:
         return None
     parent = by_pid.get(facts.parent_pid)
     if parent is None:
@@ -294,7 +325,7 @@ def _mark_all(nodes: list[_Node], children: Mapping[int, list[_Node]], seen: set
     """Mark *nodes* and all below them as seen; how many that are."""
     stack, count = list(nodes), 0
     while stack:
-        pid = stack.pop().row.process.pid
+        pid = stack.pop().pid
         if pid not in seen:
             seen.add(pid)
             count += 1
