@@ -5,8 +5,8 @@ No widget of Textual's own draws in a tick: they repaint all of themselves for o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, Final
 
 from rich.segment import Segment
 from textual.geometry import Region
@@ -17,7 +17,8 @@ from gputop.ui.cells import Line, plain, width
 from gputop.ui.glyphs import asciify
 from gputop.ui.palette import Palette
 
-_JOIN = 8  # cells: a gap this small costs less than moving the cursor over it
+_JOIN: Final = 4  # cells: a gap this small costs less than moving the cursor over it
+_FAR: Final = 4096  # cells: the rest of the line
 
 
 class _PlainStrip(Strip):
@@ -41,52 +42,62 @@ class _PlainStrip(Strip):
         return Strip(segments, stop - start)
 
 
-def _changed_runs(old: str, new: str, x: int) -> Iterator[tuple[int, int]]:
-    """(x, length) of the runs in which two equally long plain texts differ; small gaps are joined."""
-    first = last = -1
-    for n, (a, b) in enumerate(zip(old, new, strict=True)):
-        if a != b:
-            if first < 0:
-                first = n
-            elif n - last > _JOIN:
-                yield x + first, last - first + 1
-                first = n
-            last = n
-    if first >= 0:
-        yield x + first, last - first + 1
+Run = tuple[int, int]
+"""Cells from, and up to without."""
+
+
+def changed_runs(old: Line, new: Line) -> list[Run]:
+    """Where two lines differ, in cells: their spans are walked side by side, so that a bar that grew by a cell is one
+    cell that changed, however the spans are cut. From the first character on that is not one cell wide, a difference
+    means the rest of the line."""
+    runs: list[Run] = []
+    befores = (span for span in old if span[0])
+    text, style = next(befores, ("", ""))
+    x = 0
+    for after, after_style in new:
+        if not plain(after):
+            if text == after and style == after_style:
+                x += width(after)
+                text, style = next(befores, ("", ""))
+                continue
+            return [*runs, (x, x + _FAR)]
+        while after:
+            if not text:
+                text, style = next(befores, ("", ""))
+            if not text:
+                runs.append((x, x + len(after)))
+                x += len(after)
+                break
+            if not plain(text):
+                return [*runs, (x, x + _FAR)]
+            length = min(len(text), len(after))
+            if style != after_style:
+                runs.append((x, x + length))
+            elif text[:length] != after[:length]:
+                runs += [(x + n, x + n + 1) for n in range(length) if text[n] != after[n]]
+            text, after = text[length:], after[length:]
+            x += length
+        if not text:
+            text, style = next(befores, ("", ""))
+    left = len(text) if plain(text) else width(text)
+    left += sum(width(more) for more, _ in befores)
+    if left:
+        runs.append((x, x + left))
+    return runs
 
 
 def changed_regions(y: int, old: Line, new: Line, cells: int) -> list[Region]:
-    """What must be redrawn of line *y*, *cells* wide: exact spans where both lines have the same fields, else all."""
-    if len(old) != len(new):
-        return [Region(0, y, cells, 1)]
-    runs: list[tuple[int, int]] = []
-    x = 0
-    for before, after in zip(old, new, strict=True):
-        text = after[0]
-        if before is after or before == after:
-            x += width(text)
-            continue
-        simple = plain(text) and plain(before[0])
-        if len(text) != len(before[0]) if simple else width(text) != width(before[0]):
-            return [Region(0, y, cells, 1)]
-        if simple and before[1] == after[1]:
-            runs += _changed_runs(before[0], text, x)
-            x += len(text)
-        else:
-            taken = width(text)
-            runs.append((x, taken))
-            x += taken
+    """What must be redrawn of line *y*, which is *cells* wide; small gaps are joined."""
     regions = []
     start = end = -1
-    for at, length in runs:
-        if end >= 0 and at - end <= _JOIN:
-            end = at + length
+    for first, after in changed_runs(old, new):
+        if first - end <= _JOIN and end >= 0:
+            end = after
         else:
             if end >= 0:
                 regions.append(Region(start, y, end - start, 1))
-            start, end = at, at + length
-    if end >= 0:
+            start, end = first, after
+    if end >= 0 and start < cells:
         regions.append(Region(start, y, min(end, cells) - start, 1))
     return regions
 

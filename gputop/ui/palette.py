@@ -8,7 +8,7 @@ role       meaning
 text dim faint   ordinary, secondary and barely visible text (borders, tracks)
 title accent key      headings, what the eye should find, keys
 good warning critical severity; always together with a word or a sign
-l0 … l5    load, cool to warm
+l0 … l3    load, cool to warm
 g0 … g7    identity: one hue a GPU, the same in panel, chart and table
 s0 … s7    the same, softer: its sparkline
 ghost unattributed reserved   parts of the memory bar
@@ -84,14 +84,14 @@ THEMES: Final = (DARK, LIGHT, SIXTEEN, MONOCHROME)
 
 _GPU_DARK: Final = ("#58a6ff", "#f0944d", "#4cc38a", "#e06fb0", "#3cc8d2", "#b99bff", "#e3b93f", "#ff8077")
 _GPU_LIGHT: Final = ("#0969da", "#bc4c00", "#1a7f4b", "#bf3989", "#0e7c86", "#8250df", "#8a6a00", "#cf222e")
-_LOAD_DARK: Final = ("#4a7fb0", "#3fa3bd", "#45b99a", "#93bd63", "#d6b04c", "#ee9144")
-_LOAD_LIGHT: Final = ("#5b8fbe", "#26879f", "#1f8f6d", "#5e8a1f", "#a57400", "#c25a00")
+_LOAD_DARK: Final = ("#4a8fc0", "#45b5a6", "#b9bd5a", "#ee9a4d")
+_LOAD_LIGHT: Final = ("#3f7fb5", "#1f8f7d", "#8a8200", "#c25a00")
 
 _ANSI_ROLES: dict[str, str] = {
     **{"text": "default", "dim": "bright_black", "faint": "bright_black", "title": "default", "accent": "cyan"},
     **{"key": "cyan", "good": "green", "warning": "yellow", "critical": "red"},
     **{"ghost": "magenta", "unattributed": "yellow", "reserved": "bright_black"},
-    **dict(zip(("l0", "l1", "l2", "l3", "l4", "l5"), ("blue", "cyan", "green", "green", "yellow", "yellow"), strict=True)),
+    **dict(zip(("l0", "l1", "l2", "l3"), ("blue", "cyan", "green", "yellow"), strict=True)),
     **dict(
         zip(
             ("g0", "g1", "g2", "g3", "g4", "g5", "g6", "g7"),
@@ -102,6 +102,9 @@ _ANSI_ROLES: dict[str, str] = {
 }
 _ANSI_ROLES |= {f"s{n}": _ANSI_ROLES[f"g{n}"] for n in range(8)}
 _MONO_ATTRIBUTES: Final = {"title": "b", "warning": "b", "critical": "br", "ghost": "b", "key": "b", "dim": "d", "faint": "d"}
+
+
+_LOADS: Final = ("l0", "l1", "l2", "l3")  # few, since a bar that changes its colour is written anew
 
 
 def gpu_role(index: int) -> str:
@@ -118,7 +121,7 @@ def load_role(percent: float | None) -> str:
     """The role for a load of 0 to 100 percent."""
     if percent is None:
         return "dim"
-    return f"l{min(5, max(0, int(percent * 6 / 100)))}"
+    return _LOADS[max(0, min(len(_LOADS) - 1, int(percent / 100 * len(_LOADS))))]
 
 
 @dataclass(frozen=True, slots=True)
