@@ -47,6 +47,6 @@ def gpu(driver: SimulatedDriver, slot: int = 0) -> Gpu:
 
 
 def calls(driver: SimulatedDriver, function: str) -> Callable[[], int]:
-    """How often *function* was called since now."""
+    """How often *function* was called since now; the driver is loaded."""
     before = driver.calls(function)
     return lambda: driver.calls(function) - before

@@ -89,17 +89,19 @@ def test_what_asks_for_action_is_a_note(driver: SimulatedDriver) -> None:
     assert any("remapping" in note and "serviced" in note for note in notes)
 
 
-QUANTITIES = (
-    "utilization_gpu utilization_memory utilization_encoder utilization_decoder utilization_jpeg utilization_ofa "
-    "temperature temperature_memory temperature_margin temperature_shutdown temperature_slowdown temperature_gpu_max "
-    "temperature_memory_max fans power_watts power_average_watts power_instant_watts power_limit_watts "
-    "power_limit_default_watts power_limit_min_watts power_limit_max_watts clock_sm clock_memory clock_video "
-    "clock_max_sm clock_max_memory clock_max_video performance_state event_reasons pcie_link_gen pcie_link_width "
-    "pcie_link_gen_max pcie_link_width_max pcie_replays pcie_tx_rate pcie_rx_rate pcie_counter_bits ecc_mode "
-    "ecc_corrected_volatile ecc_uncorrected_volatile ecc_corrected_aggregate ecc_uncorrected_aggregate "
-    "remapped_corrected remapped_uncorrected remapped_pending remapped_failure recovery_action mig_mode bar1_total "
-    "compute_mode persistence_mode display_active minor_number serial vbios architecture compute_major compute_minor"
-).split()
+QUANTITIES = [
+    "utilization_gpu", "utilization_memory", "utilization_encoder", "utilization_decoder", "utilization_jpeg",
+    "utilization_ofa", "temperature", "temperature_memory", "temperature_margin", "temperature_shutdown",
+    "temperature_slowdown", "temperature_gpu_max", "temperature_memory_max", "fans", "power_watts",
+    "power_average_watts", "power_instant_watts", "power_limit_watts", "power_limit_default_watts",
+    "power_limit_min_watts", "power_limit_max_watts", "clock_sm", "clock_memory", "clock_video", "clock_max_sm",
+    "clock_max_memory", "clock_max_video", "performance_state", "event_reasons", "pcie_link_gen", "pcie_link_width",
+    "pcie_link_gen_max", "pcie_link_width_max", "pcie_replays", "pcie_tx_rate", "pcie_rx_rate", "pcie_counter_bits",
+    "ecc_mode", "ecc_corrected_volatile", "ecc_uncorrected_volatile", "ecc_corrected_aggregate",
+    "ecc_uncorrected_aggregate", "remapped_corrected", "remapped_uncorrected", "remapped_pending", "remapped_failure",
+    "recovery_action", "mig_mode", "bar1_total", "compute_mode", "persistence_mode", "display_active", "minor_number",
+    "serial", "vbios", "architecture", "compute_major", "compute_minor",
+]  # fmt: skip
 
 IDENTITY = {"index", "uuid", "name", "read_at", "pci_bus_id"}
 

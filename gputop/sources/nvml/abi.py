@@ -102,6 +102,7 @@ GPM_PCIE_TX: Final = 20  # MiB/s
 GPM_PCIE_RX: Final = 21
 GPM_NVLINK_RX: Final = 60
 GPM_NVLINK_TX: Final = 61
+GPM_METRIC_MAX: Final = 512  # 477 in nvml.h 13.5
 
 
 def version(struct: type[Structure], number: int) -> int:

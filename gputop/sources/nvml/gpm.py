@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from ctypes import Structure, byref, c_uint, c_void_p, sizeof
+from ctypes import Structure, byref, c_char, c_uint, c_void_p, sizeof
 from typing import Final
 
 from gputop.sources.nvml import abi
@@ -32,19 +32,16 @@ _METRIC: Final = struct.Struct("=IId24x")
 assert _METRIC.size == sizeof(abi.GpmMetric)
 
 
-def _request(count: int) -> type[Structure]:
-    """nvmlGpmMetricsGet_t with room for *count* metrics: the driver reads no further than numMetrics."""
+class _Request(Structure):
+    """nvmlGpmMetricsGet_t, with room for every metric any driver knows."""
 
-    class Request(Structure):
-        _fields_ = (
-            ("version", c_uint),
-            ("count", c_uint),
-            ("first", c_void_p),
-            ("second", c_void_p),
-            ("metrics", abi.GpmMetric * count),
-        )
-
-    return Request
+    _fields_ = (
+        ("version", c_uint),
+        ("count", c_uint),
+        ("first", c_void_p),
+        ("second", c_void_p),
+        ("metrics", abi.GpmMetric * abi.GPM_METRIC_MAX),
+    )
 
 
 def supported(handle: Handle) -> bool:
@@ -71,6 +68,8 @@ class Gpm:
         self._samples: list[c_void_p] = []
         self._taken = -1.0  # monotonic time of the newest sample
         self._values: dict[int, float] = {}
+        self._request = _Request(version=1)
+        self._reference = byref(self._request)
         self._ask(metrics)
         if self._get is not None and self._sample is not None:
             self._allocate()
@@ -85,10 +84,10 @@ class Gpm:
 
     def _ask(self, metrics: tuple[int, ...]) -> None:
         self._metrics = metrics
-        self._request = _request(len(metrics))(version=1, count=len(metrics))
-        for entry, id_ in zip(self._request.metrics, metrics, strict=True):
+        self._request.count = len(metrics)
+        for entry, id_ in zip(self._request.metrics, metrics, strict=False):
             entry.id = id_
-        self._reference = byref(self._request)
+        self._answers = (c_char * (len(metrics) * _METRIC.size)).from_buffer(self._request, _Request.metrics.offset)
 
     def tells(self, metric: int) -> bool:
         """Whether *metric* is there, as far as is known by now."""
@@ -118,7 +117,7 @@ class Gpm:
     def _take(self) -> None:
         values: dict[int, float] = {}
         dropped = []
-        for id_, code, value in _METRIC.iter_unpack(self._request.metrics):
+        for id_, code, value in _METRIC.iter_unpack(self._answers):
             if code == 0 and 0 <= value < 1e9:  # NaN and blanks are neither
                 values[id_] = value * 1048576.0 if id_ >= abi.GPM_PCIE_TX else min(value, 100.0)
             elif code in PERMANENT or code == abi.INVALID_ARGUMENT:

@@ -39,8 +39,8 @@ _TRIES: Final = 3  # when the buffer is too small; a driver that says so for eve
 _CAPACITY: Final = 128
 _CAPACITY_MAX: Final = 16384
 
-#: PID_MAX_LIMIT of 64-bit kernels. (/proc/sys/kernel/pid_max is a namespace's own since Linux 6.14, and a container sees
-#: pids of the host.)
+#: PID_MAX_LIMIT of 64-bit kernels. (/proc/sys/kernel/pid_max is a namespace's own since Linux 6.14, and a
+#: container sees pids of the host.)
 _PID_MAX: Final = 1 << 22
 
 
