@@ -68,11 +68,12 @@ class ChartBuilder:
         with self._changed:
             if self._stopped:
                 return
-            self._request = request
+            waiting, self._request = self._request, request
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="gputop-chart", daemon=True)
                 self._thread.start()
-            self._changed.notify()
+            elif waiting is None or waiting.subject != request.subject:  # else it waits for the same one to be due
+                self._changed.notify()
 
     def cancel(self) -> None:
         """Draw nothing until the next request (the chart is hidden)."""
@@ -118,8 +119,10 @@ class ChartBuilder:
         started = time.thread_time()
         panes = []
         error = None
-        self._painter.keep_only(request.curves, tuple(pane.metric for pane in request.panes))
         try:
+            self._painter.prepare()
+            started = time.thread_time()  # loading plotext happens once, and is no reason for a pause
+            self._painter.keep_only(request.curves, tuple(pane.metric for pane in request.panes))
             for pane in request.panes:
                 panes.append(self._painter.paint(pane, request.look, request.curves, request.history, request.now))
                 time.sleep(0)  # let the event loop have the interpreter between two panes

@@ -1,14 +1,14 @@
 """One history chart drawn by plotext and taken apart into spans.
 
-plotext 5 keeps its figure in module globals and asks for the size of the terminal: it is used by one thread only (that
-of chart_builder.py) and with its size limits off. It takes 0.1 s and more to join 8 curves with lines and to find their
-braille characters (measured at 200x14), so it is given one point a cell, its character already chosen; it draws the
-axes, the ticks and the points. Its output is read by its own few escape sequences, which costs a tenth of Rich's
-``Text.from_ansi``.
+plotext 5 keeps its figure in module globals and asks for the size of the terminal: it is used under a lock and with
+its size limits off. To join 8 curves with lines and to find their braille characters takes it 0.1 s (measured at
+200x14), so it is given one point a cell, the character already chosen; it draws the axes, the ticks and the points.
+Its output is read by the few escape sequences it writes: Rich's ``Text.from_ansi`` takes ten times as long (8 ms).
 """
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ _COLOUR: Final = "\x1b[38;5;"
 _FIRST_CODE: Final = 16  # plotext's colour number of role g0, and so on
 _ROLES: Final = 8
 _ASCII_BOXES: Final = str.maketrans("│┤├┼─┬┴└┘┌┐", "|+++-++++++")
+_FIGURE: Final = threading.Lock()  # plotext has one figure for everybody
 LEAST_COLUMNS: Final = 4
 LEAST_ROWS: Final = 2
 
@@ -86,9 +87,23 @@ class Painter:
 
     def __init__(self) -> None:
         self._curves: dict[tuple[str, str], Raster] = {}  # by GPU and metric
-        self._tops: dict[str, float] = {}
+        self._tops: dict[tuple[str, str], float] = {}  # by metric and unit of temperature
         self._plotext: Any = None
         self._now = 0.0
+
+    def prepare(self) -> Any:
+        """Load plotext and set what stays the same. Raises ImportError where it is not there."""
+        if self._plotext is None:
+            import plotext as plt  # 54 ms, so not before a chart is wanted
+
+            with _FIGURE:
+                plt.clear_figure()
+                plt.limit_size(False, False)  # whatever the terminal's size
+                plt.theme("clear")
+                plt.xaxes(True, False)
+                plt.yaxes(True, False)
+            self._plotext = plt
+        return self._plotext
 
     def paint(
         self, pane: Pane, look: Look, curves: tuple[Curve, ...], history: History, now: float
@@ -97,7 +112,8 @@ class Painter:
         if now < self._now:  # the clock was set back
             self._curves.clear()
         self._now = now
-        before = self._tops.get(pane.metric)
+        subject = (pane.metric, look.temperature_unit)
+        before = self._tops.get(subject)
         rows = pane.height - 2
         guess = before or axis_top(pane.metric, None, pane.full, None, look.temperature_unit)
         label_cells = _scale(pane, guess, look).label_width
@@ -117,7 +133,7 @@ class Painter:
                 scale = scale.padded(label_cells)
                 break
             label_cells, may_narrow = scale.label_width, False
-        self._tops[pane.metric] = top
+        self._tops[subject] = top
         points = _points(rasters, curves, axis, rows, top, look)
         return self._draw(pane, look, scale, axis, rows, points)
 
@@ -146,37 +162,27 @@ class Painter:
         rows: int,
         points: dict[tuple[int, int], tuple[str, int]],
     ) -> tuple[Line, ...]:
-        plt = self._plotext or self._start()
-        plt.clear_data()
-        plt.plotsize(pane.width, pane.height)
-        plt.xlim(0, axis.columns - 1)
-        plt.ylim(0, rows - 1)
+        plt = self.prepare()
         labels = _tick_rows(scale, rows)
-        plt.yticks(list(labels), list(labels.values()))
         ticks = axis.ticks() or [(axis.columns, " ")]  # without a tick plotext leaves out the line of labels
-        plt.xticks([cell for cell, _ in ticks], [label for _, label in ticks])
         if not points:
-            points = {(0, 0): (" ", 0)}  # plotext draws no axes without a point
-        plt.scatter(
-            [x for x, _ in points],
-            [y for _, y in points],
-            marker=[character for character, _ in points.values()],
-            color=[_FIRST_CODE + hue for _, hue in points.values()],
-        )
-        text = plt.build()
+            points = {(0, 0): (" ", 0)}  # nor does it draw axes without a point
+        with _FIGURE:
+            plt.clear_data()
+            plt.plotsize(pane.width, pane.height)
+            plt.xlim(0, axis.columns - 1)
+            plt.ylim(0, rows - 1)
+            plt.yticks(list(labels), list(labels.values()))
+            plt.xticks([cell for cell, _ in ticks], [label for _, label in ticks])
+            plt.scatter(
+                [x for x, _ in points],
+                [y for _, y in points],
+                marker=[character for character, _ in points.values()],
+                color=[_FIRST_CODE + hue for _, hue in points.values()],
+            )
+            text = plt.build()
         lines = [_spans(row, n, scale.label_width, rows) for n, row in enumerate(text.split("\n")[: pane.height])]
         return tuple(_ascii(line) for line in lines) if look.ascii_only else tuple(lines)
-
-    def _start(self) -> Any:
-        import plotext as plt  # 54 ms, so not before a chart is wanted
-
-        plt.clear_figure()
-        plt.limit_size(False, False)  # whatever the terminal's size
-        plt.theme("clear")
-        plt.xaxes(True, False)
-        plt.yaxes(True, False)
-        self._plotext = plt
-        return plt
 
 
 def _scale(pane: Pane, top: float, look: Look) -> Scale:

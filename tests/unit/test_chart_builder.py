@@ -314,6 +314,13 @@ def test_every_size_and_number_of_gpus_gives_exactly_that_many_cells(
 _PAINTER = Painter()  # one, as in the dashboard: what it keeps must never show
 
 
+def test_celsius_turned_into_fahrenheit_gives_round_labels_again() -> None:
+    history = history_of({T0 + n: [{"temperature_celsius": 61}] for n in range(60)})
+    painter, pane, curve = Painter(), Pane("temperature", 60, 12), (Curve("GPU-0", 0),)
+    tops = [text(painter.paint(pane, Look(60.0, temperature_unit=u), curve, history, T0 + 60))[0] for u in "CFC"]
+    assert [top.split("┤")[0].strip() for top in tops] == ["80°C", "150°F", "80°C"]
+
+
 # --------------------------------------------------------------------------------- thread
 
 
