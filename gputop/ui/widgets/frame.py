@@ -72,7 +72,7 @@ def hint_line(hints: Sequence[Hint], cells: int, surface: str = "") -> Line:
 
 def framed(title: str, hints: Sequence[Hint], lines: Sequence[Line], cells: int, glyphs: Glyphs) -> list[Line]:
     """*lines* in a box of *cells* cells, with *title* in its upper and *hints* in its lower edge."""
-    tl, tr, bl, br = glyphs.corners
+    tl, tr, bl, br = tuple(glyphs.corners)
     inner = cells - 4
     title = fit(title, min(width(title), inner - 2))
     edge = "accent"

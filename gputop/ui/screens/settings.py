@@ -1,0 +1,408 @@
+"""F2: everything that can be set, on one page; every change applies at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import ClassVar, Final, NamedTuple
+
+from textual import events
+from textual.app import ComposeResult
+from textual.screen import Screen
+
+from gputop.locations import short
+from gputop.model import Gpu
+from gputop.settings import DEFAULTS, Settings
+from gputop.ui.board import Board
+from gputop.ui.cells import Line, Span, fit, width
+from gputop.ui.exact_output import install
+from gputop.ui.glyphs import ASCII, UNICODE, Glyphs
+from gputop.ui.options import Choice, ColumnOrder, Level, Option, ResetAll, Section, sections
+from gputop.ui.widgets.entry import Entry
+from gputop.ui.widgets.frame import Hint, clip, hint_line, on, shown, thumb
+from gputop.ui.wrap import wrap
+
+_LABEL: Final = 16  # cells
+_LONG_LABEL: Final = 23
+
+
+class _Row(NamedTuple):
+    """A line of the page; ``option`` is None for titles and words. ``zones``: x, x after, which choice."""
+
+    line: Line
+    option: Option | None = None
+    zones: tuple[tuple[int, int, int], ...] = ()
+
+
+class SettingsScreen(Screen[None]):
+    """Shows *settings* and changes them: the sections at the left are a table of contents of the page at the right.
+
+    *on_change* applies and saves; what it returns is a problem, in words. *problems* are those of the file when it was
+    loaded. The cursor begins at the refresh interval, so that 500 ms is one key press away.
+    """
+
+    DEFAULT_CSS: ClassVar[str] = """
+    SettingsScreen { overflow: hidden; }
+    SettingsScreen > Board { height: 1fr; }
+    """
+    ALLOW_SELECT: ClassVar[bool] = False
+    AUTO_FOCUS: ClassVar[str | None] = ""
+
+    def __init__(
+        self,
+        settings: Settings,
+        on_change: Callable[[Settings], str | None],
+        path: Path,
+        problems: Sequence[str],
+        themes: Sequence[str],
+        gpus: Sequence[Gpu],
+        glyphs: Glyphs,
+    ) -> None:
+        super().__init__()
+        install(self)
+        self.settings = settings
+        self._on_change, self._path, self._problems = on_change, path, tuple(problems)
+        self._themes, self._gpus = tuple(themes), tuple(gpus)
+        self._glyphs, self._usual_glyphs = glyphs, glyphs
+        self._order = ColumnOrder(settings)
+        self._sections: list[Section] = []
+        self._options: list[Option] = []
+        self._build()
+        self._at = 0
+        self._first = 0  # of the page's lines
+        self._rows: list[_Row] = []
+        self._entry: Entry | None = None
+        self._asking = False  # whether all is to be reset
+        self._said: tuple[str, str] = ("", "dim")  # the line of words at the bottom
+        self._wrong = ""  # with what is being typed
+        self._typed_anything = False
+        self._to_top = False  # a section was gone to: its title goes to the top
+        self.board = Board()
+
+    def _build(self) -> None:
+        self._sections = sections(self._gpus, self._themes, self._order)
+        self._options = [option for section in self._sections for option in section.options]
+
+    def compose(self) -> ComposeResult:
+        yield self.board
+
+    def on_mount(self) -> None:
+        self.draw()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.draw()
+
+    @property
+    def option(self) -> Option:
+        """The one at the cursor."""
+        return self._options[self._at]
+
+    # ------------------------------------------------------------------ changes
+
+    def change(self, make: Callable[[], Settings]) -> bool:
+        """Apply what *make* gives; whether it could be done. Says why where not."""
+        try:
+            settings = make()
+        except ValueError as error:
+            self._said = (_without_name(str(error), self.option.name), "warning")
+            return False
+        if settings == self.settings:
+            self._said = ("", "dim")
+            return True
+        self.settings = settings
+        self._glyphs = {True: ASCII, False: UNICODE}.get(settings.ascii, self._usual_glyphs)  # type: ignore[arg-type]
+        problem = self._on_change(settings)
+        self._said = (problem, "warning") if problem else ("", "dim")
+        self._follow_columns()
+        return True
+
+    def _follow_columns(self) -> None:
+        """Columns were moved: so do their lines, and the cursor with them."""
+        self._order.follow(self.settings)
+        here = self.option
+        self._build()
+        same = (getattr(here, "id", None), here.name, here.label)
+        self._at = next(
+            (n for n, o in enumerate(self._options) if (getattr(o, "id", None), o.name, o.label) == same), self._at
+        )
+
+    # --------------------------------------------------------------------- keys
+
+    def on_key(self, event: events.Key) -> None:
+        taken = True
+        if self._asking:
+            self._answer(event.key)
+        elif self._entry is not None:
+            self._key_in_entry(event, self._entry)
+        else:
+            taken = self._key_in_page(event.key)
+        if taken:
+            event.stop()
+            event.prevent_default()
+            if self.is_current:
+                self.draw()
+
+    def _key_in_page(self, key: str) -> bool:
+        settings, option = self.settings, self.option
+        match key:
+            case "escape" | "q" | "f2" | "f10":
+                self.dismiss()
+            case "up" | "down":
+                self._go(self._at + (1 if key == "down" else -1))
+            case "home" | "end":
+                self._go(0 if key == "home" else len(self._options) - 1)
+            case "pagedown" | "tab" | "pageup" | "shift+tab":
+                self._go_section(1 if key in ("pagedown", "tab") else -1)
+            case "left" | "right":
+                self.change(lambda: option.step(settings, 1 if key == "right" else -1))
+            case "enter" | "space":
+                self._press(typing=key == "enter")
+            case "d" | "delete" | "backspace":
+                self.change(lambda: option.reset(settings))
+            case _:
+                return False
+        return True
+
+    def _press(self, typing: bool) -> None:
+        settings, option = self.settings, self.option
+        if isinstance(option, ResetAll):
+            self._asking = True
+        elif typing and (text := option.typing(settings)) is not None:
+            self._entry, self._wrong = Entry(text), ""
+            self._typed_anything = False
+        else:
+            self.change(lambda: option.press(settings) or settings)
+
+    def _key_in_entry(self, event: events.Key, entry: Entry) -> None:
+        settings, option = self.settings, self.option
+        if event.key == "escape":
+            self._entry, self._wrong = None, ""
+        elif event.key == "enter":
+            if self.change(lambda: option.typed(settings, entry.text)):
+                self._entry, self._wrong = None, ""
+            else:
+                self._wrong, self._said = self._said[0], ("", "dim")
+        else:
+            if not self._typed_anything and event.is_printable:
+                entry.text, entry.at = "", 0  # the first character takes the old value's place
+            if entry.key(event):
+                self._typed_anything, self._wrong = True, ""
+
+    def on_paste(self, event: events.Paste) -> None:
+        if self._entry is not None:
+            self._entry.insert(event.text)
+            self._typed_anything = True
+            self.draw()
+
+    def _answer(self, key: str) -> None:
+        self._asking = False
+        if key in ("y", "enter"):
+            self.change(lambda: DEFAULTS)
+
+    def _go(self, to: int) -> None:
+        self._at = max(0, min(len(self._options) - 1, to))
+        self._said = ("", "dim")
+
+    def _section(self) -> int:
+        """Which section the cursor is in."""
+        passed = 0
+        for n, section in enumerate(self._sections):
+            passed += len(section.options)
+            if self._at < passed:
+                return n
+        return len(self._sections) - 1
+
+    def _go_section(self, by: int) -> None:
+        self._go_to_section(max(0, min(len(self._sections) - 1, self._section() + by)), by)
+
+    def _go_to_section(self, n: int, by: int = 1) -> None:
+        while not self._sections[n].options and 0 < n < len(self._sections) - 1:
+            n += by
+        self._go(sum(len(section.options) for section in self._sections[:n]))
+        self._to_top = True
+
+    # -------------------------------------------------------------------- mouse
+
+    def on_click(self, event: events.Click) -> None:
+        contents = self._contents_cells()
+        y, x = event.y - 2, event.x
+        if self._entry is not None or self._asking or not 0 <= y < self._page_rows():
+            return
+        if x < contents:
+            n = y + max(0, self._section() - self._page_rows() + 1)
+            if n < len(self._sections):
+                self._go_to_section(n)
+        elif (n := y + self._first) < len(self._rows) and (option := self._rows[n].option) is not None:
+            was_here = option is self.option
+            self._go(self._options.index(option))
+            picked = next((c for a, b, c in self._rows[n].zones if a <= x - contents < b), None)
+            settings = self.settings
+            if picked is not None:
+                self.change(lambda: option.pick(settings, picked))
+            elif was_here or option.checked(settings) is not None:
+                self._press(typing=True)
+        if self.is_current:
+            self.draw()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._go(self._at + 1)
+        self.draw()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._go(self._at - 1)
+        self.draw()
+
+    # ------------------------------------------------------------------ drawing
+
+    def _contents_cells(self) -> int:
+        return 15 if self.app.size.width < 72 else 18
+
+    def _page_rows(self) -> int:
+        return max(1, self.app.size.height - 5)
+
+    def draw(self) -> None:
+        size = self.app.size
+        if not self.is_mounted or size.width < 20 or size.height < 6:
+            return
+        contents, rows = self._contents_cells(), self._page_rows()
+        cells = min(size.width - contents - 2, 104)
+        self._rows = self._page(cells)
+        at = next((n for n, row in enumerate(self._rows) if row.option is self.option), 0)
+        above = 1 if self.option in [section.options[0] for section in self._sections if section.options] else 0
+        below = 2 if self._wrong else 0
+        self._first = at - above if self._to_top else max(0, min(self._first, at - above))
+        self._first = max(self._first, at + below - rows + 1)
+        self._to_top = False
+        self._first = max(0, min(self._first, len(self._rows) - rows))
+        seen = self._rows[self._first : self._first + rows]
+        bar = thumb(self._first, rows, len(self._rows))
+        listed = self._sections[max(0, self._section() - rows + 1) :]
+        lines: list[Line] = [self._title(size.width), ()]
+        here = self._sections[self._section()]
+        for n in range(rows):
+            title: Line = ((" " * contents, "text"),)
+            if n < len(listed):
+                mark, style = (self._glyphs.folded, "title+b") if listed[n] is here else (" ", "dim")
+                title = ((f" {mark} ", "accent+b"), (fit(listed[n].title, contents - 3), style))
+            page = clip(seen[n].line if n < len(seen) else (), cells)
+            edge = ((" ", "text"), (self._glyphs.full if n in bar else " ", "faint"))
+            lines.append((*title, *page, *(edge if bar else ())))
+        lines += [(), self._words(size.width), hint_line(self._hints(), size.width, "bar")]
+        self.board.show(shown(lines, self._glyphs))
+
+    def _title(self, cells: int) -> Line:
+        path = f"{short(self._path)} "
+        left = " Settings"
+        room = cells - len(left)
+        return ((left, "title+b@bar"), (fit(path, room, right=True) if width(path) < room else " " * room, "dim@bar"))
+
+    def _page(self, cells: int) -> list[_Row]:
+        rows: list[_Row] = []
+        for section in self._sections:
+            if rows:
+                rows.append(_Row(()))
+            rule = self._glyphs.rule * (cells - width(section.title) - 1)
+            rows.append(_Row(((section.title, "accent+b"), (f" {rule}", "faint"))))
+            if section.words:
+                rows.append(_Row((("  " + section.words, "dim"),)))
+            if section.title == "File":
+                rows += [_Row(line) for line in self._file(cells)]
+            for option in section.options:
+                rows.append(self._row(option, cells))
+                if option is self.option and self._wrong:
+                    rows += [_Row((("    " + part, "warning"),)) for part in wrap(self._wrong, cells - 6)]
+                if option.name == "theme":
+                    rows.append(_Row(self._swatches()))
+        return rows
+
+    def _row(self, option: Option, cells: int) -> _Row:
+        here = option is self.option
+        settings = self.settings
+        mark = self._glyphs.folded if here else " "
+        ticked = option.checked(settings)
+        spans: list[Span] = [(f"{mark} ", "accent+b")]
+        zones: list[tuple[int, int, int]] = []
+        style = "title+b" if here else "text"
+        if ticked is not None:
+            spans += [("[", "dim"), ("x" if ticked else " ", "accent+b"), ("] ", "dim")]
+        label = option.label if not isinstance(option, ResetAll) else self._reset_words()
+        describes = ticked is not None and option.shown(settings) not in ("on", "off")
+        room = cells - sum(width(text) for text, _ in spans)
+        if isinstance(option, ResetAll):
+            spans.append((fit(label, room), "warning+b" if self._asking else style))
+        elif option.name == "chart_metrics" or (ticked is not None and not describes):
+            spans.append((fit(label, room), style))
+        else:
+            at = 9 if describes else _LONG_LABEL if isinstance(option, Level) else _LABEL
+            spans.append((fit(label, at), style))
+            room -= at
+            if here and self._entry is not None:
+                spans += self._entry.line(min(room, 18))
+            elif isinstance(option, Choice):
+                x = sum(width(text) for text, _ in spans)
+                values, found = self._values(option, room, here)
+                zones = [(a + x, b + x, n) for a, b, n in found]
+                spans += values
+            elif describes:
+                spans.append((fit(option.shown(settings), room), "dim" if ticked else "faint" if not here else "dim"))
+            else:
+                spans += [("‹ ", "dim"), (option.shown(settings), "accent+b"), (" ›", "dim")]
+        line = tuple(spans)
+        return _Row(on(clip(line, cells), "cursor") if here and self._entry is None else line, option, tuple(zones))
+
+    def _values(self, option: Choice, room: int, here: bool) -> tuple[list[Span], list[tuple[int, int, int]]]:
+        """All choices side by side where they fit, else the chosen one between arrows."""
+        choices, at = option.choices(self.settings), option.position(self.settings)
+        if sum(width(words) + 2 for words in choices) <= room:
+            spans: list[Span] = []
+            zones = []
+            x = 0
+            for n, words in enumerate(choices):
+                spans.append((f"[{words}]", "accent+b") if n == at else (f" {words} ", "text" if here else "dim"))
+                zones.append((x, x + width(words) + 2, n))
+                x += width(words) + 2
+            return spans, zones
+        count = f"  {at + 1} of {len(choices)}" if at >= 0 else "  not there"
+        text = fit(option.shown(self.settings), max(1, min(room - 4, 20))).rstrip()
+        return [("‹ ", "dim"), (text, "accent+b"), (" ›", "dim"), (count, "dim")], []
+
+    def _swatches(self) -> Line:
+        """The colours of the theme."""
+        spans: list[Span] = [(" " * (2 + _LABEL), "text"), ("GPU ", "dim")]
+        spans += [(f"{n}", f"g{n}+b") for n in range(8)]
+        levels = self._glyphs.levels[-6:]
+        spans += [("  load ", "dim"), *((levels[n], f"l{n}") for n in range(6))]
+        spans += [("  good", "good"), (" warning", "warning"), (" critical", "critical")]
+        return tuple(spans)
+
+    def _file(self, cells: int) -> list[Line]:
+        lines: list[Line] = [(("  Changes are saved in ", "dim"), (short(self._path), "text"))]
+        for problem in self._problems:
+            parts = wrap(problem, cells - 6)
+            lines += [((f"  {self._glyphs.warning} " if not n else "    ", "warning+b"), (part, "warning"))
+                      for n, part in enumerate(parts)]  # fmt: skip
+        return lines
+
+    def _reset_words(self) -> str:
+        return "All settings will be lost. Reset them? y or Enter: yes, any other key: no"  \
+            if self._asking else "Reset all settings to their defaults…"  # fmt: skip
+
+    def _words(self, cells: int) -> Line:
+        """What the option at the cursor means, or what went wrong."""
+        said, style = self._said
+        option = self.option
+        if said:
+            return ((fit(f" {self._glyphs.warning} {said}", cells), style),)
+        default = "" if option.is_default(self.settings) else f"  · default: {option.default()}"
+        return ((fit(f" {option.note}{default}", cells), "dim"),)
+
+    def _hints(self) -> Sequence[Hint]:
+        if self._asking:
+            return (("y Enter", "reset all"), ("any other key", "no"))
+        if self._entry is not None:
+            return (("Enter", "take it"), ("Esc", "leave it as it was"))
+        return (*self.option.keys, ("↑↓", "move"), ("Tab", "section"), ("d", "default"), ("Esc", "back"))
+
+
+def _without_name(words: str, name: str) -> str:
+    return words.removeprefix(f"{name}: ")
