@@ -14,7 +14,7 @@ from gputop import settings, units
 from gputop.model import HostFacts
 from gputop.settings import Thresholds
 from gputop.ui.palette import gpu_role
-from gputop.ui.process_row import Row
+from gputop.ui.process_row import Row, place_of
 from gputop.ui.view import View
 
 Cell = tuple[str, str]
@@ -55,7 +55,7 @@ def place(row: Row) -> str:
     """The GPU: ``3``, ``3:1:0`` (MIG: GPU instance, compute instance), ``×4`` for a sum over four."""
     process = row.process
     if row.parts:
-        return f"×{len(row.parts)}"
+        return f"×{len({(part.gpu_uuid, part.gpu_instance_id) for part in row.parts})}"
     if process.gpu_instance_id is None:
         return str(process.gpu_index)
     compute = "" if process.compute_instance_id is None else f":{process.compute_instance_id}"
@@ -70,13 +70,13 @@ def _gpu(row: Row, _: Moment) -> Cell:
 
 
 def _pid(row: Row, _: Moment) -> Cell:
-    role = "dim" if row.is_part or row.process.exists is None else "ghost" if row.dead else "text"
+    role = "dim" if row.is_part or row.is_launcher or row.process.exists is None else "ghost" if row.dead else "text"
     return str(row.process.pid), role
 
 
 def _user(row: Row, moment: Moment) -> Cell:
     facts = row.facts
-    if row.is_part:
+    if row.is_part or row.is_launcher:
         return _BLANK
     if facts is None or facts.user is None:
         return _UNKNOWN
@@ -91,7 +91,7 @@ def _memory(row: Row, moment: Moment) -> Cell:
     bytes_ = row.process.memory_bytes
     if bytes_ is None:
         return _UNKNOWN
-    role = "ghost" if row.dead else "dim" if row.is_part else "title"
+    role = "ghost" if row.dead else "dim" if row.is_part or row.is_launcher else "title"
     return _size(bytes_, 8, moment.view), role
 
 
@@ -120,7 +120,7 @@ def _live(row: Row) -> HostFacts | None:
 
 def _cpu(row: Row, _: Moment) -> Cell:
     facts = _live(row)
-    if row.is_part:
+    if row.is_part or row.is_launcher:
         return _BLANK
     if facts is None or facts.cpu_percent is None:
         return _UNKNOWN
@@ -130,7 +130,7 @@ def _cpu(row: Row, _: Moment) -> Cell:
 
 def _host_memory(row: Row, moment: Moment) -> Cell:
     facts = _live(row)
-    if row.is_part:
+    if row.is_part or row.is_launcher:
         return _BLANK
     if facts is None or facts.host_memory_bytes is None:
         return _UNKNOWN
@@ -145,14 +145,14 @@ def _size(bytes_: int, width: int, view: View) -> str:
 
 def _threads(row: Row, _: Moment) -> Cell:
     facts = _live(row)
-    if row.is_part:
+    if row.is_part or row.is_launcher:
         return _BLANK
     return _UNKNOWN if facts is None or facts.threads is None else (str(facts.threads), "text")
 
 
 def _state(row: Row, _: Moment) -> Cell:
     facts = _live(row)
-    if row.is_part:
+    if row.is_part or row.is_launcher:
         return _BLANK
     if facts is None or facts.state is None:
         return _UNKNOWN
@@ -161,7 +161,7 @@ def _state(row: Row, _: Moment) -> Cell:
 
 def _age(row: Row, moment: Moment) -> Cell:
     facts = row.facts
-    if row.is_part:
+    if row.is_part or row.is_launcher:
         return _BLANK
     if facts is None or facts.start_time is None:
         return _UNKNOWN
@@ -191,9 +191,7 @@ def _text_of_host(name: str) -> Callable[[Row], Any]:
 
 
 def _place_key(row: Row) -> Any:
-    process = row.process
-    instance, compute = process.gpu_instance_id, process.compute_instance_id
-    return process.gpu_index, -1 if instance is None else instance, -1 if compute is None else compute
+    return place_of(row.process)
 
 
 def _age_key(row: Row) -> Any:

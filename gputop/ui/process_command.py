@@ -44,6 +44,8 @@ def cell_spans(row: Row, unfolded: str = "▾ ", folded: str = "▸ ") -> tuple[
         fixed.append((f"(+{row.hidden}) ", "dim"))
     if row.is_part:
         return tuple(fixed), ((f"on GPU {row.process.gpu_index}", "dim"),)
+    if row.is_launcher:
+        return tuple(fixed), ((f"parent of {len(row.pids)} processes, on no GPU itself", "dim"),)
     facts = row.facts
     if row.dead:
         fixed.append(("(dead) ", "ghost"))

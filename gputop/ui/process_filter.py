@@ -104,17 +104,11 @@ class Filter:
         return bool(self.part_tests or self.process_tests)
 
     def keeps_part(self, part: GpuProcess) -> bool:
-        for test in self.part_tests:
-            if not test(part):
-                return False
-        return True
+        return all(test(part) for test in self.part_tests)
 
     def keeps(self, process: GpuProcess, facts: HostFacts | None, text: str) -> bool:
         """Whether *process*, summed over the GPUs that are kept, passes; *text* is that of :func:`text_of`."""
-        for test in self.process_tests:
-            if not test(process, facts, text):
-                return False
-        return True
+        return all(test(process, facts, text) for test in self.process_tests)
 
     @property
     def words(self) -> str:

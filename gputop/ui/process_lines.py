@@ -90,7 +90,8 @@ class RowPainter:
         """The command cell; the same spans again while nothing in it changed, which it rarely does."""
         facts = row.facts
         said = (facts.command, facts.name, facts.state) if facts is not None else None
-        of = (said, row[4:], row.process.exists, row.process.gpu_index, surface)
+        below = len(row.pids) if row.is_launcher else 0
+        of = (said, row[4:], row.process.exists, row.process.gpu_index, below, surface)
         spans = self._commands.get(of)
         if spans is None:
             if len(self._commands) > _KEPT_MOST:

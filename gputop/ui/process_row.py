@@ -9,10 +9,13 @@ from gputop.model import GpuProcess, HostFacts, ProcessKey, RowKey
 
 #: The GPU "UUID" of the line that sums a process over several GPUs.
 ALL_GPUS: Final = ""
+#: The "kind" of a process that is on no GPU and only stands above those it started.
+LAUNCHER: Final = ""
 
 
 class Row(NamedTuple):
-    """A process on a GPU; or a process over several GPUs (a sum line, with ``parts``); or one of these parts.
+    """A process on a GPU; or a process over several GPUs (a sum line, with ``parts``); or one of these parts; or the
+    parent on no GPU of several processes (``parts`` are theirs).
 
     Rows are compared by identity: the same object means that nothing on the line but the age can have changed.
     """
@@ -36,8 +39,23 @@ class Row(NamedTuple):
         return RowKey(self.process_key, process.gpu_uuid, process.gpu_instance_id, process.compute_instance_id)
 
     @property
+    def is_launcher(self) -> bool:
+        return self.process.kind == LAUNCHER
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The processes on GPUs that this row is about: one, or those under a launcher."""
+        return tuple(dict.fromkeys(part.pid for part in self.parts)) if self.is_launcher else (self.process.pid,)
+
+    @property
     def dead(self) -> bool:
         return self.process.exists is False
+
+
+def place_of(process: GpuProcess) -> tuple[int, int, int]:
+    """GPU, GPU instance, compute instance, to sort by."""
+    instance, compute = process.gpu_instance_id, process.compute_instance_id
+    return process.gpu_index, -1 if instance is None else instance, -1 if compute is None else compute
 
 
 def same_process(a: ProcessKey, b: ProcessKey) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from gputop.model import ProcessKey
@@ -50,6 +50,13 @@ class Tags:
             self._start_ticks[pid] = row.process_key.start_ticks
         return True
 
+    def toggle_all(self, rows: Iterable[Row]) -> None:
+        """Tag those of *rows* that are not, or untag them all where all are."""
+        rows = tuple(rows)
+        missing = [row for row in rows if not self.holds(row)]
+        for row in missing or rows:
+            self.toggle(row)
+
     def clear(self) -> None:
         self._start_ticks.clear()
 
@@ -74,6 +81,9 @@ def targets(listing: Listing, tags: Tags, cursor: Row | None) -> Targets:
     """The tagged processes, else the one at the cursor. Where a filter hides all that are tagged, none: the one at the
     cursor is not what was asked for."""
     tagged = tags.listed(listing)
+    if not tagged and cursor is not None and cursor.is_launcher:
+        launcher = Target(ProcessKey(cursor.process.pid, None))
+        return Targets(refused=((launcher, "on no GPU itself: Space tags the processes under it"),))
     if not tagged:
         pids, hidden = ([] if cursor is None else [cursor.process.pid]), []
     else:

@@ -342,6 +342,20 @@ async def test_space_tags_and_moves_down_and_the_tag_follows_its_process() -> No
         assert [target.key.pid for target in b.table.targets().chosen] == [1002]
 
 
+async def test_space_on_a_launcher_tags_and_untags_all_under_it() -> None:
+    async with bed() as b:
+        await b.show(*(process(pid, parent_pid=777) for pid in (1, 2, 3)), process(9, gib=0.5))
+        b.table.action_tree()
+        await b.press("home")
+        assert b.at == 777
+        await b.press("space")
+        assert {target.key.pid for target in b.table.targets().chosen} == {1, 2, 3}
+        assert b.at == 9
+        await b.press("home", "space")
+        assert b.table.tagged == 0
+        assert 777 not in b.table.visible_pids
+
+
 async def test_tagged_processes_that_a_filter_hides_are_named_and_left_out() -> None:
     async with bed() as b:
         await b.show(process(1, gib=9, user="ml"), process(2, user="bob"))

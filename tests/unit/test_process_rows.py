@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from gputop.model import GpuProcess, ProcessKey, RowKey, Snapshot, replace
 from gputop.settings import COLUMNS
 from gputop.ui.process_filter import Filter
+from gputop.ui.process_order import SORT_EVERY, Order
 from gputop.ui.process_row import ALL_GPUS, Row, follow
-from gputop.ui.process_rows import SORT_EVERY, Listing, Order, ProcessRows
+from gputop.ui.process_rows import Listing, ProcessRows
 from gputop.ui.process_tags import Tags, targets
 from tests.unit.process_data import GIB, facts, gpu, process, snapshot
 
@@ -155,6 +156,28 @@ def test_children_stand_under_their_listed_parent_sorted_among_siblings() -> Non
         (13, "│ └ "),
         (11, "└ "),
     ]
+
+
+def test_ranks_of_one_launcher_stand_under_a_line_for_it() -> None:
+    rows = ProcessRows()
+    ranks = [process(pid, pid % 2, pid, parent_pid=777) for pid in (10, 11, 12)]
+    shot = snapshot(process(5, gib=11.5), *ranks, process(6, gib=1, parent_pid=888))
+    made = rows.arrange(shot, Filter(), Order(tree=True))
+    assert [(row.process.pid, row.branch) for row in made.rows] == [
+        (777, ""), (12, "├ "), (11, "├ "), (10, "└ "), (5, ""), (6, ""),
+    ]  # fmt: skip
+    launcher = made.rows[0]
+    assert launcher.is_launcher and launcher.process.memory_bytes == 33 * GIB and launcher.pids == (12, 11, 10)
+    assert made.total == 5
+    refused = targets(made, Tags(), launcher)
+    assert not refused.chosen and "on no GPU" in refused.refused[0][1]
+
+    again = rows.arrange(replace(shot, processes=tuple(shot.processes)), Filter(), Order(tree=True))
+    assert again.rows[0] is launcher
+    rows.folded.add(777)
+    assert [(row.process.pid, row.hidden) for row in rows.arrange(shot, Filter(), Order(tree=True)).rows] == [
+        (777, 3), (5, 0), (6, 0),
+    ]  # fmt: skip
 
 
 def test_folding_in_the_tree_says_how_many_it_hides() -> None:

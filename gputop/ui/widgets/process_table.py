@@ -11,12 +11,14 @@ from textual.message import Message
 
 from gputop.model import GpuProcess, RowKey, Snapshot
 from gputop.ui.board import Board
-from gputop.ui.cells import Line, Span
+from gputop.ui.cells import Line
 from gputop.ui.process_columns import COLUMNS, Layout, lay_out, place
 from gputop.ui.process_filter import Filter
 from gputop.ui.process_lines import RowPainter, heading, message, status
-from gputop.ui.process_row import Row, added, follow
-from gputop.ui.process_rows import Listing, Order, ProcessRows
+from gputop.ui.process_order import Order
+from gputop.ui.process_row import Row, follow
+from gputop.ui.process_rows import Listing, ProcessRows
+from gputop.ui.process_status import what_is_beyond, what_is_shown, why_empty
 from gputop.ui.process_tags import Tags, Targets, targets
 from gputop.ui.view import View
 
@@ -63,7 +65,7 @@ class ProcessTable(Board):
             super().__init__()
             self.row = row
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 (Textual's name)
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._snapshot: Snapshot | None = None
         self._view: View | None = None
@@ -96,7 +98,7 @@ class ProcessTable(Board):
     @property
     def visible_pids(self) -> frozenset[int]:
         """Pids of the rows in sight, and of the tagged ones: host facts of these are wanted fresh."""
-        pids = {row.process.pid for row in self._in_sight()}
+        pids = {row.process.pid for row in self._in_sight() if not row.is_launcher}
         return frozenset(pids | {key.pid for key in self._tags})
 
     @property
@@ -209,11 +211,13 @@ class ProcessTable(Board):
         row = self.cursor_row
         if row is None:
             return
-        if not self._tags.toggle(row):
+        if row.is_launcher:
+            self._tags.toggle_all(self._listing.shown[pid] for pid in row.pids)
+        elif not self._tags.toggle(row):
             self.notify(f"{row.process.pid} is dead: nothing to tag", severity="warning", timeout=3, markup=False)
         rows = self._listing.rows
-        after = (n for n in range(self._at + 1, len(rows)) if rows[n].process.pid != row.process.pid)
-        self._move(next(after, self._at), redraw=True)
+        others = (n for n in range(self._at + 1, len(rows)) if rows[n].process.pid not in row.pids)
+        self._move(next(others, self._at), redraw=True)
 
     def action_untag_all(self) -> None:
         self._tags.clear()
@@ -356,6 +360,11 @@ class ProcessTable(Board):
     def _in_sight(self) -> tuple[Row, ...]:
         return self._listing.rows[self._top : self._top + self._body]
 
+    def _status(self, layout: Layout, view: View) -> Line:
+        said = what_is_shown(self._listing, self._filter, self._tags, self.cursor_row, layout, view)
+        below = max(0, len(self._listing.rows) - self._top - self._body)
+        return status(layout.cells, said, what_is_beyond(self._top, below, view))
+
     def _draw_all(self) -> None:
         snapshot, view, (cells, height) = self._snapshot, self._view, self.size
         if snapshot is None or view is None or not cells or not height:
@@ -376,63 +385,13 @@ class ProcessTable(Board):
         for n, row in enumerate(self._in_sight(), self._top):
             lines.append(painter.line(row, at, n == self._at, tagged and tags.holds(row)))
         if not self._listing.rows and body:
-            text, role = self._why_empty(snapshot)
-            lines.append(message(text, role, cells))
+            lines.append(message(*why_empty(self._listing, snapshot), cells))
         if height >= _STATUS_FROM:
             lines += [()] * (height - 1 - len(lines))
             lines.append(self._status(layout, view))
         self.show(lines)
 
-    def _why_empty(self, snapshot: Snapshot) -> tuple[str, str]:
-        if self._listing.total:
-            return "no process matches the filter: Esc clears it", "dim"
-        broken = [gpu for gpu in snapshot.gpus if gpu.error is not None]
-        if snapshot.problems:
-            return f"▲ processes unknown: {snapshot.problems[0]}", "warning"
-        if broken and len(broken) == len(snapshot.gpus):
-            return f"▲ processes unknown: {broken[0].error}", "warning"
-        if broken:
-            return f"no process listed; unknown for GPU {', '.join(str(gpu.index) for gpu in broken)}", "dim"
-        return ("no process uses a GPU" if snapshot.gpus else "no GPU"), "dim"
-
-    def _status(self, layout: Layout, view: View) -> Line:
-        listing, rows = self._listing, self._listing.rows
-        dot: Span = (f" {view.glyphs.bullet} ", "faint")
-        left: list[Span] = []
-
-        def say(words: str, role: str = "dim") -> None:
-            if left:
-                left.append(dot)
-            left.append((words, role))
-
-        shown, total = len(listing.shown), listing.total
-        say(f"{shown} of {total} processes" if self._filter else _count(total, "process", "processes"))
-        if words := self._filter.words:
-            say(f"filter: {words}", "accent")
-        for problem in self._filter.problems:
-            say(problem, "warning")
-        if tagged := self._tags.listed(listing):
-            pids = set(tagged)
-            bytes_ = added(process.memory_bytes for process in listing.processes if process.pid in pids)
-            hidden = len(pids - listing.shown.keys())
-            say(f"{len(tagged)} tagged ({view.memory(bytes_)}{f', {hidden} hidden' if hidden else ''})", "accent")
-        cursor = self.cursor_row
-        if cursor is not None and not cursor.parts:
-            process = cursor.process
-            count, bytes_ = listing.on_gpu(process.gpu_uuid)
-            say(f"GPU {process.gpu_index}: {_count(count, 'process', 'processes')}, {view.memory(bytes_)}")
-        if layout.left_out:
-            say("no room for " + " ".join(column.heading for column in layout.left_out))
-        above, below = self._top, max(0, len(rows) - self._top - self._body)
-        more = [f"{view.glyphs.up} {above}"] if above else []
-        more += [f"{view.glyphs.down} {below}"] if below else []
-        return status(layout.cells, left, [(f"{'  '.join(more)} more ", "dim")] if more else [])
-
 
 def _order_of(view: View) -> Order:
     settings = view.settings
     return Order(settings.sort, settings.sort_reverse, settings.tree)
-
-
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"

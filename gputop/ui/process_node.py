@@ -1,0 +1,85 @@
+"""A listed process between two snapshots: what the rows of the table are taken from."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+from gputop.model import GpuProcess, HostFacts, Snapshot
+from gputop.ui.process_filter import text_of
+from gputop.ui.process_row import Row, added, place_of, summed
+
+Capacities = Mapping[Any, int | None]
+"""Memory of GPUs by UUID, and of MIG instances by (UUID, GPU instance), in bytes."""
+
+
+class Node:
+    """A process on the GPUs that pass the filter, kept from snapshot to snapshot to give the same rows again."""
+
+    __slots__ = ("capacities", "drawn", "facts", "part_rows", "parts", "pid", "row", "text")
+
+    def __init__(self, parts: list[GpuProcess], facts: HostFacts | None, capacities: Capacities) -> None:
+        self.parts = parts
+        self.pid = parts[0].pid
+        self.facts = facts
+        self.capacities = capacities
+        self.text: str | None = None  # made when a filter looks for words
+        self.drawn: dict[int, Row] | None = None  # by the id of a row of this node
+        self.part_rows: tuple[Row, ...] = ()
+        if len(parts) == 1:
+            self.row = Row(parts[0], facts, _capacity(capacities, parts[0]))
+        else:
+            parts_in_order = tuple(sorted(parts, key=place_of))
+            sizes = [_capacity(capacities, part) for part in parts_in_order]
+            self.part_rows = tuple(
+                Row(part, facts, size, is_part=True) for part, size in zip(parts_in_order, sizes, strict=True)
+            )
+            self.row = Row(summed(parts_in_order), facts, added(sizes), parts_in_order)
+
+    def same(self, parts: list[GpuProcess], facts: HostFacts | None, capacities: Capacities) -> bool:
+        mine = self.parts
+        if mine[0] is not parts[0] or len(mine) != len(parts):
+            return False
+        if self.facts is not facts or self.capacities is not capacities:
+            return False
+        return len(parts) == 1 or all(map(operator.is_, mine, parts))
+
+    def words(self, before: Node | None) -> str:
+        """What a filter looks for words in; taken from the node before where the host says the same."""
+        if self.text is None:
+            old, new = (before.facts if before is not None else None), self.facts
+            if before is None or before.text is None or old is None or new is None:
+                self.text = text_of(self.pid, new)
+            elif old.command is new.command and old.name is new.name and old.user is new.user:
+                self.text = before.text
+            else:
+                self.text = text_of(self.pid, new)
+        return self.text
+
+    def draw(self, row: Row, is_part: bool, branch: str = "", folded: bool | None = None, hidden: int = 0) -> Row:
+        """*row*, one of the node's own, as it is shown; the same object as the last time where that is the same."""
+        if not branch and folded is None and row.is_part is is_part:
+            return row
+        if self.drawn is None:
+            self.drawn = {}
+        old = self.drawn.get(id(row))
+        if old is None or old[4:] != (is_part, branch, folded, hidden):
+            process, facts, capacity, parts = row[:4]
+            self.drawn[id(row)] = old = Row(process, facts, capacity, parts, is_part, branch, folded, hidden)
+        return old
+
+
+def capacities_of(snapshot: Snapshot) -> Capacities:
+    found: dict[Any, int | None] = {}
+    for gpu in snapshot.gpus:
+        found[gpu.uuid] = gpu.memory_total_bytes
+        for instance in gpu.mig:
+            found[gpu.uuid, instance.gpu_instance_id] = instance.memory_total_bytes
+    return found
+
+
+def _capacity(capacities: Capacities, part: GpuProcess) -> int | None:
+    if part.gpu_instance_id is None:
+        return capacities.get(part.gpu_uuid)
+    return capacities.get((part.gpu_uuid, part.gpu_instance_id))

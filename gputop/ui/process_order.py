@@ -1,0 +1,75 @@
+"""The order of the process table, kept steady: rows never swap without cause."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from gputop.ui.process_columns import COLUMNS
+from gputop.ui.process_node import Node
+from gputop.ui.process_row import Row, place_of
+
+#: Seconds between two sortings. Values change at every tick; rows that swap as often cannot be read, or hit.
+SORT_EVERY: Final = 2.0
+
+_Entry = tuple[Node, Row]
+_Rank = tuple[Any, tuple[Any, ...]]  # the value it is sorted by (None: unknown), and what breaks ties
+_NO_RANK: Final[_Rank] = (None, ())
+_value_of = operator.itemgetter(0)
+_tie_of = operator.itemgetter(1)
+
+
+class Order(NamedTuple):
+    """How rows are ordered: the settings sort, sort_reverse and tree."""
+
+    column: str = "gpu_mem"
+    reverse: bool = False
+    tree: bool = False
+
+    @property
+    def descending(self) -> bool:
+        return COLUMNS[self.column].descending is not self.reverse
+
+    @property
+    def by_gpu(self) -> bool:
+        """Whether a process on several GPUs is several rows, each among those of its GPU."""
+        return self.column == "gpu" and not self.tree
+
+
+class Ranks:
+    """Sorts rows by what their values were when that was last due. New rows, and those whose value was unknown, find
+    their place at once."""
+
+    def __init__(self) -> None:
+        self._ranks: dict[Any, _Rank] = {}
+        self._column = ""
+        self._at = 0.0
+
+    def begin(self, order: Order, now: float) -> None:
+        """Forget how rows ranked where it is time to sort again, or to sort by another column. *now* in seconds."""
+        if order.column != self._column or not 0 <= now - self._at < SORT_EVERY:
+            self._ranks.clear()
+            self._column = order.column
+            self._at = now
+
+    def sort(self, entries: Iterable[_Entry], order: Order) -> list[_Entry]:
+        """By the column, ties by memory (largest first), GPU and pid; rows of which the value is unknown are last."""
+        key = COLUMNS[order.column].key
+        ranks = self._ranks
+        known: list[tuple[Any, tuple[Any, ...], _Entry]] = []
+        unknown: list[tuple[Any, tuple[Any, ...], _Entry]] = []
+        for entry in entries:
+            row = entry[1]
+            process = row.process
+            name = (process.pid, process.gpu_uuid, process.gpu_instance_id, process.compute_instance_id)
+            value, tie = ranks.get(name, _NO_RANK)
+            if value is None:
+                value = key(row)
+                tie = (-(process.memory_bytes or 0), place_of(process), process.pid)
+                ranks[name] = value, tie
+            (unknown if value is None else known).append((value, tie, entry))
+        unknown.sort(key=_tie_of)
+        known.sort(key=_tie_of)
+        known.sort(key=_value_of, reverse=order.descending)
+        return [ranked[2] for ranked in known] + [ranked[2] for ranked in unknown]

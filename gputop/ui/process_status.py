@@ -1,0 +1,64 @@
+"""The words around the rows of the process table: how many there are, what hides them, why there are none."""
+
+from __future__ import annotations
+
+from gputop.model import Snapshot
+from gputop.ui.cells import Span
+from gputop.ui.process_columns import Layout
+from gputop.ui.process_filter import Filter
+from gputop.ui.process_row import Row, added
+from gputop.ui.process_rows import Listing
+from gputop.ui.process_tags import Tags
+from gputop.ui.view import View
+
+
+def what_is_shown(
+    listing: Listing, filter_: Filter, tags: Tags, cursor: Row | None, layout: Layout, view: View
+) -> list[Span]:
+    """``12 of 64 processes · filter: user:ml · 3 tagged (21.4G) · GPU 0: 5 processes, 88.1G``."""
+    said: list[tuple[str, str]] = []
+    shown = f"{len(listing.shown)} of " if filter_ else ""
+    said.append((shown + _processes(listing.total), "dim"))
+    if words := filter_.words:
+        said.append((f"filter: {words}", "accent"))
+    said += [(problem, "warning") for problem in filter_.problems]
+    if tagged := set(tags.listed(listing)):
+        bytes_ = added(process.memory_bytes for process in listing.processes if process.pid in tagged)
+        hidden = len(tagged - listing.shown.keys())
+        left_out = f", {hidden} hidden" if hidden else ""
+        said.append((f"{len(tagged)} tagged ({view.memory(bytes_)}{left_out})", "accent"))
+    if cursor is not None and not cursor.parts:
+        count, bytes_ = listing.on_gpu(cursor.process.gpu_uuid)
+        said.append((f"GPU {cursor.process.gpu_index}: {_processes(count)}, {view.memory(bytes_)}", "dim"))
+    if layout.left_out:
+        said.append(("no room for " + " ".join(column.heading for column in layout.left_out), "dim"))
+    spans: list[Span] = []
+    for words_and_role in said:
+        if spans:
+            spans.append((f" {view.glyphs.bullet} ", "faint"))
+        spans.append(words_and_role)
+    return spans
+
+
+def what_is_beyond(above: int, below: int, view: View) -> list[Span]:
+    """``↑ 12  ↓ 37 more``: rows out of sight."""
+    counts = [f"{sign} {count}" for sign, count in ((view.glyphs.up, above), (view.glyphs.down, below)) if count]
+    return [("  ".join(counts) + " more ", "dim")] if counts else []
+
+
+def why_empty(listing: Listing, snapshot: Snapshot) -> tuple[str, str]:
+    """Why there is no row, and the role to say it in."""
+    if listing.total:
+        return "no process matches the filter: Esc clears it", "dim"
+    broken = [gpu for gpu in snapshot.gpus if gpu.error is not None]
+    if snapshot.problems:
+        return f"▲ processes unknown: {snapshot.problems[0]}", "warning"
+    if broken and len(broken) == len(snapshot.gpus):
+        return f"▲ processes unknown: {broken[0].error}", "warning"
+    if broken:
+        return f"no process listed; unknown for GPU {', '.join(str(gpu.index) for gpu in broken)}", "dim"
+    return ("no process uses a GPU" if snapshot.gpus else "no GPU"), "dim"
+
+
+def _processes(count: int) -> str:
+    return f"{count} process" if count == 1 else f"{count} processes"

@@ -1,0 +1,136 @@
+"""Rows as a tree of parents and children."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from gputop.model import replace
+from gputop.ui.process_node import Node
+from gputop.ui.process_row import LAUNCHER, Row, added, summed
+
+_BRANCH_MOST: Final = 24  # cells
+
+
+class Tree:
+    """Puts listed processes under their listed parents; processes that share a parent that is on no GPU, such as the
+    ranks of one torchrun, under a line for that parent."""
+
+    def __init__(self) -> None:
+        self._launchers: dict[int, Row] = {}  # by pid, of the last snapshot
+
+    def rows(self, ordered: Sequence[Node], folded: Collection[int]) -> list[Row]:
+        """The rows of *ordered*, siblings in that order. What hangs under *folded* pids is left out."""
+        by_pid = {node.pid: node for node in ordered}
+        children: dict[int, list[Node]] = {}
+        launched: dict[int, list[Node]] = {}
+        roots: list[Node] = []
+        for node in ordered:
+            parent = _parent(node, by_pid)
+            if parent is not None:
+                children.setdefault(parent, []).append(node)
+                continue
+            roots.append(node)
+            if node.facts is not None and (node.facts.parent_pid or 0) > 1 and node.facts.parent_pid not in by_pid:
+                launched.setdefault(node.facts.parent_pid or 0, []).append(node)
+        walk = _Walk(children, folded)
+        launchers: dict[int, Row] = {}
+        for root in roots:
+            pid = root.facts.parent_pid if root.facts is not None else None
+            together = launched.get(pid, ()) if pid is not None else ()
+            if pid is None or len(together) < 2:
+                walk.down(root)
+            elif pid not in launchers:
+                launchers[pid] = self._launcher(pid, together)
+                walk.launcher(launchers[pid], together)
+        if len(walk.seen) < len(ordered):  # facts read at different times made a ring of parents: no root leads there
+            for node in ordered:
+                walk.down(node)
+        self._launchers = launchers
+        return walk.rows
+
+    def _launcher(self, pid: int, nodes: Sequence[Node]) -> Row:
+        """The line of a parent on no GPU; the same object as the last time where its children are the same."""
+        parts = tuple(part for node in nodes for part in node.parts)
+        old = self._launchers.get(pid)
+        if old is not None and len(old.parts) == len(parts) and all(map(operator.is_, old.parts, parts)):
+            return old
+        process = replace(summed(parts), pid=pid, kind=LAUNCHER, exists=True, host=None)
+        return Row(process, None, added(node.row.capacity_bytes for node in nodes), parts, folded=False)
+
+
+class _Walk:
+    """Down the tree, once."""
+
+    def __init__(self, children: Mapping[int, list[Node]], folded: Collection[int]) -> None:
+        self.children = children
+        self.folded = folded
+        self.seen: set[int] = set()
+        self.rows: list[Row] = []
+
+    def launcher(self, row: Row, nodes: Sequence[Node]) -> None:
+        """Append the line of *nodes*' parent, and them under it."""
+        if row.process.pid in self.folded:
+            self.rows.append(row._replace(folded=True, hidden=self._fold(nodes)))
+            return
+        self.rows.append(row)
+        for n, node in enumerate(nodes, 1):
+            self.down(node, *(("└ ", "  ") if n == len(nodes) else ("├ ", "│ ")))
+
+    def down(self, root: Node, branch: str = "", below: str = "") -> None:
+        """Append the rows of *root* and all below it that were not seen yet."""
+        seen, rows = self.seen, self.rows
+        stack = [(root, branch, below)]
+        while stack:
+            node, branch, below = stack.pop()
+            pid = node.pid
+            if pid in seen:
+                continue
+            seen.add(pid)
+            mine = self.children.get(pid)
+            if mine is None and not node.part_rows:
+                rows.append(node.draw(node.row, False, branch))
+                continue
+            mine = [child for child in mine or () if child.pid not in seen]
+            if not mine and not node.part_rows:
+                rows.append(node.draw(node.row, False, branch))
+                continue
+            folded = pid in self.folded
+            hidden = self._fold(mine) if folded else 0
+            rows.append(node.draw(node.row, False, branch, folded, hidden))
+            if folded:
+                continue
+            rows += drawn_parts(node, below, last=not mine)
+            below = below[-_BRANCH_MOST:]
+            for n, child in enumerate(reversed(mine)):
+                stack.append((child, below + ("└ " if n == 0 else "├ "), below + ("  " if n == 0 else "│ ")))
+
+    def _fold(self, nodes: Sequence[Node]) -> int:
+        """Mark *nodes* and all below them as seen; how many that are."""
+        stack, count = list(nodes), 0
+        while stack:
+            pid = stack.pop().pid
+            if pid not in self.seen:
+                self.seen.add(pid)
+                count += 1
+                stack += self.children.get(pid, ())
+        return count
+
+
+def drawn_parts(node: Node, below: str = "", last: bool = True) -> list[Row]:
+    """The lines under a sum line, if it is one; *last*: nothing else follows under it."""
+    end = len(node.part_rows) - 1
+    return [node.draw(row, True, below + ("└ " if last and n == end else "├ ")) for n, row in enumerate(node.part_rows)]
+
+
+def _parent(node: Node, by_pid: Mapping[int, Node]) -> int | None:
+    """The parent's pid where it is listed too, and is not a later bearer of that pid."""
+    facts = node.facts
+    if facts is None or facts.parent_pid is None or facts.parent_pid == node.pid:
+        return None
+    parent = by_pid.get(facts.parent_pid)
+    if parent is None:
+        return None
+    mine, its = facts.key.start_ticks, parent.facts.key.start_ticks if parent.facts is not None else None
+    return None if mine is not None and its is not None and its > mine else facts.parent_pid
