@@ -15,31 +15,11 @@ from textual.widget import Widget
 
 from gputop.ui.cells import Line, plain, width
 from gputop.ui.glyphs import asciify
-from gputop.ui.palette import Palette
+from gputop.ui.palette import Palette, blank_look
+from gputop.ui.plain_strip import PlainStrip
 
-_JOIN: Final = 4  # cells: a gap this small costs less than moving the cursor over it
+_JOIN: Final = 8  # cells: a gap this small is cheaper to write than to skip
 _FAR: Final = 4096  # cells: the rest of the line
-
-
-class _PlainStrip(Strip):
-    """A strip of one-cell characters only, which is cheap to crop."""
-
-    def crop(self, start: int, end: int | None = None) -> Strip:
-        stop = self._cell_length if end is None else min(end, self._cell_length)
-        segments = []
-        position = 0
-        for segment in self._segments:
-            text = segment[0]
-            after = position + len(text)
-            if after > start:
-                if position < start or after > stop:
-                    segments.append(Segment(text[max(0, start - position) : stop - position], segment[1]))
-                else:
-                    segments.append(segment)
-                if after >= stop:
-                    break
-            position = after
-        return Strip(segments, stop - start)
 
 
 Run = tuple[int, int]
@@ -72,7 +52,7 @@ def changed_runs(old: Line, new: Line) -> list[Run]:
                 return [*runs, (x, x + _FAR)]
             length = min(len(text), len(after))
             if style != after_style:
-                runs.append((x, x + length))
+                runs += _restyled_runs(text[:length], style, after[:length], after_style, x)
             elif text[:length] != after[:length]:
                 runs += [(x + n, x + n + 1) for n in range(length) if text[n] != after[n]]
             text, after = text[length:], after[length:]
@@ -84,6 +64,13 @@ def changed_runs(old: Line, new: Line) -> list[Run]:
     if left:
         runs.append((x, x + left))
     return runs
+
+
+def _restyled_runs(text: str, style: str, after: str, after_style: str, x: int) -> list[Run]:
+    """Where two equally long texts of different styles differ: everywhere but in blanks that look the same."""
+    if " " not in text or blank_look(style) != blank_look(after_style):
+        return [(x, x + len(text))]
+    return [(x + n, x + n + 1) for n, (old, new) in enumerate(zip(text, after, strict=True)) if old != " " or new != " "]
 
 
 def changed_regions(y: int, old: Line, new: Line, cells: int) -> list[Region]:
@@ -179,11 +166,8 @@ class Board(Widget):
         if taken < cells:
             segments.append(Segment(" " * (cells - taken), palette.style("text")))
             taken = cells
-        strip = _PlainStrip(segments, taken) if simple else Strip(segments, taken)
-        if taken > cells:
-            strip = strip.crop(0, cells)
-            strip = _PlainStrip(strip._segments, cells) if simple else strip
-        return strip
+        strip = PlainStrip(segments, taken) if simple else Strip(segments, taken)
+        return strip.crop(0, cells) if taken > cells else strip
 
 
 

@@ -21,6 +21,7 @@ Surfaces (backgrounds): the screen's own, ``track`` (the empty part of a bar), `
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from rich.color import Color as RichColor
@@ -122,6 +123,14 @@ def load_role(percent: float | None) -> str:
     if percent is None:
         return "dim"
     return _LOADS[max(0, min(len(_LOADS) - 1, int(percent / 100 * len(_LOADS))))]
+
+
+@lru_cache(1024)
+def blank_look(name: str) -> str:
+    """What of the style called *name* is seen in a blank: its surface, and underline or reverse."""
+    rest, _, surface = name.partition("@")
+    attributes = rest.partition("+")[2]
+    return surface + ("+" + name if "r" in attributes or "u" in attributes else "")
 
 
 @dataclass(frozen=True, slots=True)

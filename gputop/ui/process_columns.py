@@ -55,7 +55,10 @@ def place(row: Row) -> str:
     """The GPU: ``3``, ``3:1:0`` (MIG: GPU instance, compute instance), ``×4`` for a sum over four."""
     process = row.process
     if row.parts:
-        return f"×{len({(part.gpu_uuid, part.gpu_instance_id) for part in row.parts})}"
+        places = {(part.gpu_uuid, part.gpu_instance_id) for part in row.parts}
+        if len(places) > 1:
+            return f"×{len(places)}"
+        process = row.parts[0]
     if process.gpu_instance_id is None:
         return str(process.gpu_index)
     compute = "" if process.compute_instance_id is None else f":{process.compute_instance_id}"
@@ -66,7 +69,7 @@ def _gpu(row: Row, _: Moment) -> Cell:
     text = place(row)
     if row.dead:
         return f"†{text:>2}", "ghost"
-    return text, "text" if row.parts else gpu_role(row.process.gpu_index)
+    return text, "text" if text.startswith("×") else gpu_role(row.process.gpu_index)
 
 
 def _pid(row: Row, _: Moment) -> Cell:
@@ -91,7 +94,7 @@ def _memory(row: Row, moment: Moment) -> Cell:
     bytes_ = row.process.memory_bytes
     if bytes_ is None:
         return _UNKNOWN
-    role = "ghost" if row.dead else "dim" if row.is_part or row.is_launcher else "title"
+    role = "ghost" if row.dead else "dim" if row.is_part else "title"
     return _size(bytes_, 8, moment.view), role
 
 

@@ -37,7 +37,7 @@ def cell_spans(row: Row, unfolded: str = "▾ ", folded: str = "▸ ") -> tuple[
     """What stays in place of a row's command cell (branch, fold sign, state) and what scrolls."""
     fixed: list[Span] = []
     if row.branch:
-        fixed.append((row.branch, "faint"))
+        fixed.append((row.branch, "dim"))
     if row.folded is not None:
         fixed.append((folded if row.folded else unfolded, "accent"))
     if row.hidden:
@@ -85,7 +85,7 @@ def clip(spans: Iterable[Span], offset: int, cells: int, left: str = "‹", righ
             offset = 0
         length = width(text)
         if length > room:
-            text = text[:room] if plain(text) else set_cell_size(text, room)
+            text = cut(text, room)
             length = room
         if text:
             result.append((text, role))
@@ -95,6 +95,11 @@ def clip(spans: Iterable[Span], offset: int, cells: int, left: str = "‹", righ
     if cut:
         result.append((right, "accent"))
     return result
+
+
+def cut(text: str, cells: int) -> str:
+    """The first *cells* cells of a longer text; half a wide character is a space."""
+    return text[:cells] if plain(text) else set_cell_size(text, cells)
 
 
 def spans_width(spans: Iterable[Span]) -> int:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from gputop.ui.cells import Line, Span, fit, line_width, width
 from gputop.ui.glyphs import ASCII
 from gputop.ui.process_columns import Layout, Moment
-from gputop.ui.process_command import cell_spans, clip, spans_width
+from gputop.ui.process_command import cell_spans, clip, cut, spans_width
 from gputop.ui.process_row import Row
 from gputop.ui.view import View
 
@@ -142,12 +142,19 @@ def status(cells: int, left: list[Span], right: list[Span]) -> Line:
 
 
 def _exactly(spans: list[Span], cells: int, role: str) -> Line:
-    taken = line_width(tuple(spans))
-    if taken > cells:
-        spans = clip(spans, 0, cells, right=" ")
-    elif taken < cells:
-        spans = [*spans, (" " * (cells - taken), role)]
-    return tuple(spans)
+    """*spans* padded in *role*, or cut, to *cells* cells."""
+    result: list[Span] = []
+    room = cells
+    for text, style in spans:
+        taken = width(text)
+        if taken > room:
+            text = cut(text, room)
+        if text:
+            result.append((text, style))
+        room = max(0, room - taken)
+    if room:
+        result.append((" " * room, role))
+    return tuple(result)
 
 
 def message(text: str, role: str, cells: int) -> Line:

@@ -17,12 +17,13 @@ from gputop.history import History
 from gputop.model import Gpu, Snapshot
 from gputop.settings import Settings
 from gputop.ui import exact_output
+from gputop.ui.board import changed_regions
 from gputop.ui.cells import line_width
 from gputop.ui.chart_picture import Painter
 from gputop.ui.glyphs import ASCII, UNICODE
 from gputop.ui.palette import THEMES
 from gputop.ui.view import View
-from gputop.ui.widgets.history_chart import HistoryChart, arrange, changed_cells
+from gputop.ui.widgets.history_chart import HistoryChart, arrange
 
 GIB = 1024**3
 T0 = 1_796_000_000.0
@@ -212,8 +213,8 @@ def test_panes_never_overlap_and_fill_the_widget() -> None:
 def test_only_cells_that_differ_are_written_whatever_the_spans() -> None:
     old = (("abc   ", "g0"), ("def", "g1"), (" " * 31, "faint"))
     new = (("abc", "g0"), ("   ", "faint"), ("dXf", "g1"), (" " * 31, "g3"))
-    assert [(r.x, r.width) for r in changed_cells(0, old, new, 40)] == [(7, 1)]
-    assert [(r.x, r.width) for r in changed_cells(0, (), new, 40)] == [(0, 40)]
+    assert [(r.x, r.width) for r in changed_regions(0, old, new, 40)] == [(7, 1)]
+    assert [(r.x, r.width) for r in changed_regions(0, (), new, 40)] == [(0, 40)]
 
 
 async def test_a_tick_over_ssh_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:

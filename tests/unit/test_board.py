@@ -28,7 +28,7 @@ def test_every_cell_that_differs_is_redrawn(old, new):
     before, after = cells_of(tuple(old)), cells_of(tuple(new))
     covered = {x for first, end in changed_runs(tuple(old), tuple(new)) for x in range(first, min(end, 200))}
     for x in range(max(len(before), len(after))):
-        same = x < len(before) and x < len(after) and before[x] == after[x]
+        same = x < len(before) and x < len(after) and (before[x] == after[x] or before[x][0] == after[x][0] == " ")
         assert same or x in covered
 
 

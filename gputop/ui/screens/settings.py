@@ -196,7 +196,7 @@ class SettingsScreen(Screen[None]):
 
     def _answer(self, key: str) -> None:
         self._asking = False
-        if key in ("y", "enter"):
+        if key == "y":  # not Enter, which is pressed twice easily
             self.change(lambda: DEFAULTS)
 
     def _go(self, to: int) -> None:
@@ -344,7 +344,7 @@ class SettingsScreen(Screen[None]):
                 zones = [(a + x, b + x, n) for a, b, n in found]
                 spans += values
             elif describes:
-                spans.append((fit(option.shown(settings), room), "dim" if ticked else "faint" if not here else "dim"))
+                spans.append((fit(option.shown(settings), room), "dim"))
             else:
                 spans += [("‹ ", "dim"), (option.shown(settings), "accent+b"), (" ›", "dim")]
         line = tuple(spans)
@@ -368,11 +368,11 @@ class SettingsScreen(Screen[None]):
 
     def _swatches(self) -> Line:
         """The colours of the theme."""
-        spans: list[Span] = [(" " * (2 + _LABEL), "text"), ("GPU ", "dim")]
+        spans: list[Span] = [(" " * (2 + _LABEL), "text")]
         spans += [(f"{n}", f"g{n}+b") for n in range(8)]
-        levels = self._glyphs.levels[-6:]
-        spans += [("  load ", "dim"), *((levels[n], f"l{n}") for n in range(6))]
-        spans += [("  good", "good"), (" warning", "warning"), (" critical", "critical")]
+        levels = self._glyphs.levels
+        spans += [(" ", "text"), *((levels[2 * n + 2], f"l{n}") for n in range(4))]
+        spans += [(" good", "good"), (" warning", "warning"), (" critical", "critical")]
         return tuple(spans)
 
     def _file(self, cells: int) -> list[Line]:
@@ -384,8 +384,9 @@ class SettingsScreen(Screen[None]):
         return lines
 
     def _reset_words(self) -> str:
-        return "All settings will be lost. Reset them? y or Enter: yes, any other key: no"  \
-            if self._asking else "Reset all settings to their defaults…"  # fmt: skip
+        if self._asking:
+            return "Reset all settings? y: yes, any other key: no"
+        return "Reset all settings to their defaults…"
 
     def _words(self, cells: int) -> Line:
         """What the option at the cursor means, or what went wrong."""
@@ -393,12 +394,12 @@ class SettingsScreen(Screen[None]):
         option = self.option
         if said:
             return ((fit(f" {self._glyphs.warning} {said}", cells), style),)
-        default = "" if option.is_default(self.settings) else f"  · default: {option.default()}"
-        return ((fit(f" {option.note}{default}", cells), "dim"),)
+        default = "" if option.is_default(self.settings) else f"Default: {option.default()} · "
+        return ((fit(f" {default}{option.note}", cells), "dim"),)
 
     def _hints(self) -> Sequence[Hint]:
         if self._asking:
-            return (("y Enter", "reset all"), ("any other key", "no"))
+            return (("y", "reset all"), ("any other key", "no"))
         if self._entry is not None:
             return (("Enter", "take it"), ("Esc", "leave it as it was"))
         return (*self.option.keys, ("↑↓", "move"), ("Tab", "section"), ("d", "default"), ("Esc", "back"))

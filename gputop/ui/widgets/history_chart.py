@@ -10,26 +10,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from rich.segment import Segment
 from textual.events import Blur, Focus, Hide, Resize
-from textual.geometry import Region
 from textual.message import Message
-from textual.strip import Strip
 
 from gputop import units
 from gputop.history import METRICS, History
 from gputop.model import Gpu, Snapshot
-from gputop.ui.board import Board, _PlainStrip
+from gputop.ui.board import Board
 from gputop.ui.cells import Line, Span, line_width
 from gputop.ui.chart_builder import ChartBuilder, ChartRequest, Picture
 from gputop.ui.chart_picture import Curve, Look, Pane, empty_axes
-from gputop.ui.palette import Palette, gpu_role
+from gputop.ui.palette import gpu_role
 from gputop.ui.view import View
 
 LEAST_PANE_WIDTH: Final = 50
 LEAST_PANE_HEIGHT: Final = 7
 _GAP: Final = 2  # cells between two panes
-_JOIN: Final = 6  # cells: a gap this small costs less than moving the cursor over it
 _VALUE_CELLS: Final = {"B": 6, "%": 4, "W": 5, "°C": 5, "B/s": 5, "MHz": 7}
 
 
@@ -60,21 +56,6 @@ def arrange(metrics: Sequence[str], width: int, height: int) -> tuple[Place, ...
             x, right = n * free // len(line), (n + 1) * free // len(line)
             places.append(Place(metric, x + n * _GAP, y, right - x, bottom - y))
     return tuple(places)
-
-
-def changed_cells(y: int, old: Line, new: Line, cells: int) -> list[Region]:
-    """The regions of line *y* whose character or style differs. All characters take one cell; styles have no
-    background, so that a space is a space in any of them."""
-    if line_width(old) != line_width(new):
-        return [Region(0, y, cells, 1)]
-    runs: list[list[int]] = []
-    for x, (before, after) in enumerate(zip(_cells(old), _cells(new), strict=True)):
-        if before != after and not before[0] == after[0] == " ":
-            if runs and x - runs[-1][1] <= _JOIN:
-                runs[-1][1] = x + 1
-            else:
-                runs.append([x, x + 1])
-    return [Region(start, y, end - start, 1) for start, end in runs]
 
 
 def _cells(line: Line) -> Iterator[Span]:
@@ -184,29 +165,6 @@ class HistoryChart(Board, can_focus=True):
         left, right = (glyphs.side + " ", border), (" " + glyphs.side, border)
         bottom = glyphs.corners[2] + glyphs.rule * (pane.width + 2) + glyphs.corners[3]
         return (*((left, *line, right) for line in lines), ((bottom, border),))
-
-    def show(self, lines: Sequence[Line]) -> None:
-        """As :meth:`Board.show`, by cells: curves change colour at other places in every picture, and whole lines of
-        them are long."""
-        old, self.lines = self.lines, lines
-        cells = self.size.width
-        regions: list[Region] = []
-        for y in range(max(len(old), len(lines))):
-            before = old[y] if y < len(old) else ()
-            after = lines[y] if y < len(lines) else ()
-            if before is not after and before != after:
-                regions += changed_cells(y, before, after, cells)
-        if regions:
-            self.refresh(*regions)
-
-    def _draw(self, line: Line, palette: Palette, cells: int) -> Strip:
-        """Without measuring: every character here takes one cell."""
-        segments = [Segment(text, palette.style(style)) for text, style in line if text]
-        taken = sum(len(text) for text, _ in line)
-        if taken < cells:
-            segments.append(Segment(" " * (cells - taken), palette.style("text")))
-        strip = _PlainStrip(segments, max(cells, taken))
-        return strip if taken <= cells else strip.crop(0, cells)
 
 
 def _side_by_side(places: tuple[Place, ...], blocks: list[tuple[Line, ...]]) -> tuple[Line, ...]:
