@@ -288,6 +288,7 @@ def _dashboard(options: argparse.Namespace) -> int:
     if options.print_on_exit and poller.latest is not None:
         from gputop.selection import only
 
+        settings, _, _ = _settings(options)  # as F2 left them
         _print(_table(only(poller.latest, settings.gpus)[0], settings))
     return status
 

@@ -314,3 +314,34 @@ def test_ctrl_c_is_quiet_even_while_the_driver_hangs(driver: SimulatedDriver) ->
     child.send_signal(signal.SIGINT)
     output, errors = child.communicate(timeout=30)
     assert (child.returncode, output, errors) == (130, b"", b"")
+
+
+# --------------------------------------------------------------------- the dashboard's ends
+
+
+def test_the_last_table_stays_in_the_scrollback_where_asked() -> None:
+    child = pexpect.spawn(
+        sys.executable,
+        ["-m", "gputop", "--demo", "--print-on-exit"],
+        dimensions=(40, 120),
+        timeout=30,
+        encoding="utf-8",
+    )
+    child.expect("NVIDIA H200")
+    time.sleep(1.0)
+    child.send("q")
+    output = child.read()
+    child.close()
+    assert child.exitstatus == 0
+    scrollback = output.rpartition("\x1b[?1049l")[2]  # what follows the alternate screen
+    assert "SIMULATED" in scrollback and scrollback.count("NVIDIA H200") == 2
+
+
+def test_a_gpu_that_is_not_there_is_told_before_the_screen_opens() -> None:
+    output, status = in_terminal(["--demo", "--gpus", "9"])
+    assert status == 2 and "9: no such GPU" in output and "\x1b[?1049h" not in output
+
+
+def test_a_dashboard_without_gpus_says_what_to_try() -> None:
+    output, status = in_terminal(["--demo=no-gpus"])
+    assert status == 7 and "nvidia-smi -L" in output and "gputop --demo" in output
