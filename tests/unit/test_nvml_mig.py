@@ -94,6 +94,17 @@ def test_without_the_right_to_the_whole_gpu_the_instances_are_asked(driver: Simu
         assert [instance.memory_used_bytes for instance in read.gpu.mig] == [5 * GIB, GIB]
 
 
+def test_without_the_right_to_the_gpu_s_list_those_of_the_instances_are_asked(driver: SimulatedDriver) -> None:
+    cut(driver)
+    driver.fault("gpu 0 call nvmlDeviceGetComputeRunningProcesses_v3 no_permission times 1")
+    with opened(driver) as source:
+        for _ in range(2):
+            reading = source.read(0)
+            rows = sorted((p.pid, p.gpu_instance_id, p.compute_instance_id, p.memory_bytes) for p in reading.processes)
+            assert rows == [(101, 2, 0, 4 * GIB), (101, 9, 1, GIB // 2), (102, 9, 1, GIB)]
+            assert reading.gpu.notes == ()
+
+
 def test_activity_of_an_instance_by_gpm(driver: SimulatedDriver) -> None:
     cut(driver)
     driver.gpu(0).gpm({2: 90.0}, gi=2).gpm({2: 10.0}, gi=9)

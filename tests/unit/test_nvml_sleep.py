@@ -33,6 +33,7 @@ class Machine:
         (folder / "vendor").write_text(f"{vendor}\n")
         (folder / "class").write_text(f"{class_}\n")
         (folder / "numa_node").write_text("-1\n")
+        (folder / "local_cpulist").write_text("0-31,64-95\n")
         (folder / "power/runtime_status").write_text(f"{status}\n")
         if driver and not (folder / "driver").exists():
             (folder / "driver").symlink_to(self.root / "sys/bus/pci/drivers" / driver)
@@ -64,6 +65,14 @@ def test_numa_node(machine: Machine, text: str, node: int | None) -> None:
     machine.device("0000:01:00.0")
     (machine.devices / "0000:01:00.0/numa_node").write_text(f"{text}\n")
     assert sysfs.numa_node("0000:01:00.0", machine.root) == node
+
+
+def test_the_cpus_next_to_a_gpu(driver: SimulatedDriver, machine: Machine) -> None:
+    driver.gpus = 1
+    machine.device("0000:01:00.0")
+    with opened(driver, machine.root) as source:
+        facts = full(source).gpu.facts
+    assert (facts.cpu_affinity, facts.numa_node) == ("0-31,64-95", None)
 
 
 def test_a_sleeping_gpu_is_not_opened(driver: SimulatedDriver, machine: Machine) -> None:

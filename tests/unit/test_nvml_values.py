@@ -111,7 +111,6 @@ def test_what_the_driver_does_not_say_is_none_and_not_0(driver: SimulatedDriver,
     driver.gpu(0).set(memory_total=8 * GIB, memory_used=GIB, **dict.fromkeys(QUANTITIES, error))
     driver.fault("gpu 0 call nvmlDeviceGetFieldValues not_supported")
     driver.fault("gpu 0 call nvmlDeviceGetBAR1MemoryInfo not_supported")
-    driver.fault("gpu 0 call nvmlDeviceGetCpuAffinity not_supported")
     driver.fault("gpu 0 call nvmlDeviceGetNumFans not_supported")
     driver.fault("gpu 0 call nvmlDeviceGetFan* not_supported")
     driver.fault("call nvmlDeviceGetTopologyCommonAncestor not_supported")
@@ -126,7 +125,7 @@ def test_what_the_driver_does_not_say_is_none_and_not_0(driver: SimulatedDriver,
         "memory_free_bytes": read.memory_free_bytes,
         "memory_unattributed_bytes": GIB,
     }
-    assert facts == GpuFacts(numa_node=facts.numa_node)
+    assert facts == GpuFacts(numa_node=facts.numa_node, cpu_affinity=facts.cpu_affinity)
 
 
 def test_not_supported_is_asked_once(driver: SimulatedDriver) -> None:

@@ -194,7 +194,7 @@ class Processes:
         listings = self._own
         raw = [listing.list.read() for listing in listings]
         self.failure = listings[0].list.failure
-        if instances and not any(raw):  # the whole GPU's list takes a right that those of our own instances do not
+        if self.failure and instances:  # the whole GPU's list takes a right that those of our own instances do not
             listings = self._of_instances(instances)
             raw = [listing.list.read() for listing in listings]
             self.failure = min((listing.list.failure for listing in listings if listing.letter == "C"), default=0)

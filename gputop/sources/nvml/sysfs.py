@@ -59,6 +59,11 @@ def numa_node(address: str, root: Path = Path("/")) -> int | None:
     return int(text) if text is not None and text.isdecimal() else None  # "-1": the machine has no nodes
 
 
+def cpu_affinity(address: str, root: Path = Path("/")) -> str | None:
+    """The CPUs next to a GPU, as the kernel lists them: "0-31,64-95"."""
+    return _read(root / _PCI_DEVICES / address / "local_cpulist") or None
+
+
 @cache
 def host_memory(root: Path = Path("/")) -> int | None:
     """MemTotal of /proc/meminfo, in bytes."""
