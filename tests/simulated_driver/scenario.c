@@ -7,13 +7,12 @@
 #include <sys/stat.h>
 #include "simulated_nvml.h"
 
-#define KEPT 32 /* replaced scenarios are freed this many reloads later: readers take no lock */
+#define KEPT_NS 500000000ULL /* replaced scenarios are freed so much later: readers take no lock */
 #define LOOK_NS 50000000
 
 const struct scenario nothing_scripted = {.gpus = -1, .stride = 24, .cuda = 13000};
 static struct scenario *const nothing = (struct scenario *)&nothing_scripted; /* never written to */
-static struct scenario *current = (struct scenario *)&nothing_scripted, *replaced[KEPT];
-static int replaced_next;
+static struct scenario *current = (struct scenario *)&nothing_scripted, *replaced;
 static char path[4096];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static u64 looked_at, driver_loads;
@@ -36,10 +35,14 @@ static void free_scenario(struct scenario *s) {
 static void replace(struct scenario *s) { /* under the lock */
     if (s->driver_loads != driver_loads) forget_inits();
     driver_loads = s->driver_loads;
-    free_scenario(replaced[replaced_next]);
-    replaced[replaced_next] = current;
-    replaced_next = (replaced_next + 1) % KEPT;
+    struct scenario *old = current, **link = &replaced;
     __atomic_store_n(&current, s, __ATOMIC_RELEASE);
+    if (old != nothing) old->replaced_at = mono_ns(), old->next = replaced, replaced = old;
+    while (*link) { /* newest first */
+        struct scenario *one = *link;
+        if (mono_ns() - one->replaced_at < KEPT_NS) link = &one->next;
+        else *link = one->next, free_scenario(one);
+    }
 }
 
 static void look(void) { /* under the lock */

@@ -137,10 +137,12 @@ struct scenario {
     u32 fault_count;
     struct event *events;
     u32 event_count;
+    struct scenario *next; /* among those replaced */
+    u64 replaced_at;
 };
 
-/* The scenario as the file has it now (looked at every 50 ms); never NULL. It stays valid for at
- * least a second after it was replaced: do not sleep with it. */
+/* The scenario as the file has it now (looked at every 50 ms); never NULL. It stays valid for
+ * half a second after it was replaced: do not sleep with it. */
 const struct scenario *scenario(void);
 void scenario_configure(const char *path); /* NULL: none */
 void scenario_reload(void);

@@ -305,6 +305,26 @@ def test_a_slow_call_is_slow(nvml: SimulatedDriver) -> None:
         assert time.monotonic() - start >= 0.2
 
 
+def test_many_threads_read_while_the_scenario_changes_all_the_time(nvml: SimulatedDriver) -> None:
+    done, odd = threading.Event(), []
+
+    def read(gpu: object) -> None:
+        while not done.is_set():
+            processes = pynvml.nvmlDeviceGetComputeRunningProcesses(gpu)
+            if any(p.usedGpuMemory != p.pid * MIB for p in processes) or not pynvml.nvmlDeviceGetName(gpu):
+                odd.append(processes)
+
+    readers = [threading.Thread(target=read, args=(handle(i % 2),), daemon=True) for i in range(4)]
+    for reader in readers:
+        reader.start()
+    for i in range(300):
+        nvml.gpu(i % 2).process(1000 + i % 50, memory=(1000 + i % 50) * MIB).set(name=f"GPU {i}")
+    done.set()
+    for reader in readers:
+        reader.join(10)
+    assert not odd
+
+
 def test_gpus_leave_and_come_back(nvml: SimulatedDriver) -> None:
     uuids = lambda: [pynvml.nvmlDeviceGetUUID(handle(i)) for i in range(pynvml.nvmlDeviceGetCount())]  # noqa: E731
     first, second = uuids()
@@ -348,10 +368,13 @@ def test_ten_thousand_calls_and_hundreds_of_scenarios_leak_nothing(nvml: Simulat
             nvml.gpu(0).set(memory_used=i * MIB)
             for _ in range(20):
                 pynvml.nvmlDeviceGetMemoryInfo(handle(0))
+        time.sleep(0.6)  # replaced scenarios are freed after half a second
 
-    work(100)
+    work(150)
+    work(150)
     files, memory = len(os.listdir("/proc/self/fd")), resident()
-    work(500)
+    for _ in range(4):
+        work(125)
     assert len(os.listdir("/proc/self/fd")) == files
     assert resident() - memory < 2 * MIB
 
