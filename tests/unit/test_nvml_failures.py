@@ -78,9 +78,7 @@ def test_in_a_container_the_words_say_what_to_do_there(code: int) -> None:
     [(".dockerenv", ""), ("run/.containerenv", ""), ("proc/self/cgroup", "0::/system.slice/docker-1234.scope\n"),
      ("proc/self/cgroup", "1:name=systemd:/kubepods/burstable/pod12\n")],
 )  # fmt: skip
-def test_a_container_is_recognized(
-    tmp_path: Path, file: str, content: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_container_is_recognized(tmp_path: Path, file: str, content: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("container", raising=False)
     assert not in_container(tmp_path)
     (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)

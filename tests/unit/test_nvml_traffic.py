@@ -214,6 +214,25 @@ def test_nvlink_by_counters_per_link_and_together(driver: SimulatedDriver) -> No
         assert read.facts.topology == ((source.read(1).gpu.uuid, "NV3"),)
 
 
+def test_nvlink_5_counts_elsewhere(driver: SimulatedDriver) -> None:
+    """Blackwell: fields 202 and 204, in bytes."""
+    driver.gpu(0).set(nvlink_links=1).field(138, NOT_SUPPORTED).field(139, NOT_SUPPORTED)
+    driver.gpu(0).field(202, 10 * GIB, scope=0).field(204, GIB, scope=0)
+    with opened(driver) as source:
+        source.read(0)
+        source.read_medium(0)
+        source.read_slow(0)
+        started = time.monotonic()
+        driver.gpu(0).field(202, 11 * GIB, scope=0).field(204, GIB + MIB, scope=0)
+        time.sleep(TICK)
+        source.read_slow(0)
+        elapsed = time.monotonic() - started
+        (link,) = source.read(0).gpu.facts.nvlinks
+    assert link.tx_bytes_per_second is not None and link.rx_bytes_per_second is not None
+    assert GIB / elapsed * 0.5 < link.tx_bytes_per_second <= GIB / TICK
+    assert link.rx_bytes_per_second == pytest.approx(link.tx_bytes_per_second / 1024)
+
+
 def test_many_nvlinks_take_turns(driver: SimulatedDriver) -> None:
     """36 counters of an H200 cost 12 ms."""
     driver.gpu(0).set(nvlink_links=18, nvlink_rx_rate=18 * GIB, nvlink_tx_rate=0)

@@ -168,6 +168,12 @@ def test_a_blank_where_a_number_should_be_is_unknown(driver: SimulatedDriver) ->
     assert (read.clock_sm_mhz, read.performance_state, read.power_limit_watts) == (None, None, None)
 
 
+@pytest.mark.parametrize("blank", [0, 9223372036854775794, 0xFFFFFFFF])
+def test_a_blank_of_a_field_is_unknown(driver: SimulatedDriver, blank: int) -> None:
+    driver.gpu(0).field(82, blank)
+    assert gpu(driver).temperature_memory_celsius is None
+
+
 def test_a_fan_that_stands_still_is_0_and_a_gpu_without_fans_has_none(driver: SimulatedDriver) -> None:
     driver.gpu(0).set(fan_percent=[0, 120])
     driver.gpu(1).set(fans=0)

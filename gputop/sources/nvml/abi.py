@@ -11,7 +11,6 @@ from typing import Final
 
 # ------------------------------------------------------------------------------------- nvmlReturn_t
 
-SUCCESS: Final = 0
 UNINITIALIZED: Final = 1
 INVALID_ARGUMENT: Final = 2
 NOT_SUPPORTED: Final = 3
@@ -31,7 +30,6 @@ OPERATING_SYSTEM: Final = 17
 LIB_RM_VERSION_MISMATCH: Final = 18
 IN_USE: Final = 19
 MEMORY: Final = 20
-NO_DATA: Final = 21
 INSUFFICIENT_RESOURCES: Final = 23
 ARGUMENT_VERSION_MISMATCH: Final = 25
 DEPRECATED: Final = 26
@@ -72,7 +70,6 @@ NVLINK_REMOTE_SWITCH: Final = 2
 
 FIELD_RETIRED_PENDING: Final = 31
 FIELD_MEMORY_TEMPERATURE: Final = 82
-FIELD_NVLINK_COUNT: Final = 91
 FIELD_NVLINK_TX: Final = 138  # KiB of data
 FIELD_NVLINK_RX: Final = 139
 FIELD_POWER_AVERAGE: Final = 185  # mW over 1 s

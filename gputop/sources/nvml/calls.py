@@ -130,10 +130,6 @@ def take_uint(buffer: c_uint) -> int | None:
     return None if value == abi.NOT_AVAILABLE_32 else value
 
 
-def take_int(buffer: c_int) -> int:
-    return buffer.value
-
-
 def take_u64(buffer: c_ulonglong) -> int | None:
     value = buffer.value
     return None if value == abi.NOT_AVAILABLE_64 else value

@@ -26,9 +26,7 @@ DRIVER_GONE: Final = frozenset({abi.UNINITIALIZED, abi.DRIVER_NOT_LOADED, abi.LI
 GPU_GONE: Final = DRIVER_GONE | {abi.GPU_IS_LOST}
 
 #: This function will not answer on this GPU until the driver is opened again: fall back, or leave it.
-PERMANENT: Final = frozenset(
-    {abi.NOT_SUPPORTED, abi.FUNCTION_NOT_FOUND, abi.ARGUMENT_VERSION_MISMATCH, abi.DEPRECATED}
-)
+PERMANENT: Final = frozenset({abi.NOT_SUPPORTED, abi.FUNCTION_NOT_FOUND, abi.ARGUMENT_VERSION_MISMATCH, abi.DEPRECATED})
 
 _WORDS: Final = {
     abi.UNINITIALIZED: "the connection to the driver was lost; connecting again",

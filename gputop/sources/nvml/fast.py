@@ -102,7 +102,6 @@ class FastTier:
         shared = total == 0 or (self._memory.unsupported and not self._mig.enabled)
         if shared:
             total, used, reserved, free = shared_memory(processes)
-        memory_temperature = fields.get(_MEMORY_TEMPERATURE)
         gpu = Gpu(
             index=self.index,
             uuid=identity.uuid,
@@ -126,7 +125,7 @@ class FastTier:
             tensor_active_percent=metrics.get(abi.GPM_TENSOR),
             dram_bandwidth_percent=metrics.get(abi.GPM_DRAM_BANDWIDTH),
             temperature_celsius=temperature,
-            temperature_memory_celsius=int(memory_temperature) if memory_temperature else None,  # 0: no sensor
+            temperature_memory_celsius=_degrees(fields.get(_MEMORY_TEMPERATURE)),
             temperature_margin_celsius=background.temperature_margin_celsius,
             power_watts=watts(self._power_average.read().get(_POWER_AVERAGE) if power is None else power),
             power_instant_watts=watts(fields.get(_POWER_INSTANT)),
@@ -191,6 +190,11 @@ class FastTier:
 def _take_utilization(rates: abi.Utilization) -> tuple[int | None, int | None]:
     gpu, memory = rates.gpu, rates.memory
     return (gpu if gpu <= 100 else None, memory if memory <= 100 else None)
+
+
+def _degrees(value: float | None) -> int | None:
+    """0 is a sensor that is not there, and drivers have blanks that are no temperature (DCGM#199)."""
+    return int(value) if value is not None and 0 < value < 200 else None
 
 
 def watts(milliwatts: float | None) -> float | None:

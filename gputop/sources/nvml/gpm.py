@@ -55,9 +55,7 @@ def supported(handle: Handle) -> bool:
 class Gpm:
     """The metrics of one GPU, or of one MIG GPU instance of it (nvmlGpmMigSampleGet)."""
 
-    def __init__(
-        self, handle: Handle, metrics: tuple[int, ...] = METRICS, gpu_instance_id: int | None = None
-    ) -> None:
+    def __init__(self, handle: Handle, metrics: tuple[int, ...] = METRICS, gpu_instance_id: int | None = None) -> None:
         self._handle = handle
         library = handle.library
         self._free = library.function("nvmlGpmSampleFree")

@@ -36,9 +36,7 @@ class LinkCounters:
 
     def _use(self, counters: tuple[int, int, int]) -> None:
         self._rx, self._tx, self._unit = counters
-        self._fields = Fields(
-            self._handle, [(id_, scope) for scope in self._scopes for id_ in (self._rx, self._tx)]
-        )
+        self._fields = Fields(self._handle, [(id_, scope) for scope in self._scopes for id_ in (self._rx, self._tx)])
 
     def read(self) -> dict[int, Rates]:
         """By scope; unknown at first, and after a counter was reset."""

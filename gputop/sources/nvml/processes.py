@@ -198,8 +198,15 @@ class Processes:
             listings = self._of_instances(instances)
             raw = [listing.list.read() for listing in listings]
             self.failure = min((listing.list.failure for listing in listings if listing.letter == "C"), default=0)
-        if raw != self._raw or shares is not self._shares or self.unreliable or listings is not self._listings:
-            self._listings = listings
+        partial = any(listing.list.failure == abi.INSUFFICIENT_SIZE for listing in listings)
+        if (
+            raw != self._raw
+            or shares is not self._shares
+            or partial
+            or self.unreliable
+            or listings is not self._listings
+        ):
+            self._listings, self.unreliable = listings, partial
             self._merge(raw, shares, memory_total)
         return self._processes
 
@@ -214,7 +221,6 @@ class Processes:
     def _merge(self, raw: list[bytes], shares: Mapping[int, Shares] | None, memory_total: int | None) -> None:
         limit = memory_total or abi.NOT_AVAILABLE_64
         found: dict[tuple[int, int, int], tuple[str, int]] = {}
-        self.unreliable = any(listing.list.failure == abi.INSUFFICIENT_SIZE for listing in self._listings)
         for (letter, list_, own_gi, own_ci), part in zip(self._listings, raw, strict=True):
             for pid, memory, gi, ci in list_.decode(part) if part else ():
                 if not 0 < pid <= _PID_MAX or (memory > limit and memory != abi.NOT_AVAILABLE_64):

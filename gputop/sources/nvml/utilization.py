@@ -61,9 +61,7 @@ class ProcessUtilization:
         assert self._function is not None
         for _ in range(_TRIES):
             self._count.value = self._capacity
-            code = self._function(
-                self._handle.pointer, self._buffer, byref(self._count), c_ulonglong(self._last_seen)
-            )
+            code = self._function(self._handle.pointer, self._buffer, byref(self._count), c_ulonglong(self._last_seen))
             if code != abi.INSUFFICIENT_SIZE:
                 return code
             self._allocate(max(self._count.value * 2 + 5, self._capacity * 2))
