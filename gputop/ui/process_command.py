@@ -50,7 +50,7 @@ def cell_spans(row: Row, unfolded: str = "▾ ", folded: str = "▸ ") -> tuple[
     if row.dead:
         fixed.append(("(dead) ", "ghost"))
         words = (facts.command or facts.name) if facts is not None else None
-        return tuple(fixed), ((words or "still listed by the driver", "ghost"),)
+        return tuple(fixed), ((words or "the driver lists it", "ghost"),)
     if facts is None:
         unknown = "(host pid: not visible from here)" if row.process.exists is None else "…"
         return tuple(fixed), ((unknown, "dim"),)
@@ -71,8 +71,8 @@ def clip(spans: Iterable[Span], offset: int, cells: int, left: str = "‹", righ
         result.append((left, "accent"))
         offset += 1
         room -= 1
-    cut = taken - offset > room > 0
-    room -= cut
+    goes_on = taken - offset > room > 0
+    room -= goes_on
     for text, role in spans:
         if room <= 0:
             break
@@ -92,7 +92,7 @@ def clip(spans: Iterable[Span], offset: int, cells: int, left: str = "‹", righ
         room -= length
     if room > 0:
         result.append((" " * room, "dim"))
-    if cut:
+    if goes_on:
         result.append((right, "accent"))
     return result
 

@@ -476,6 +476,21 @@ async def test_a_tick_redraws_changed_spans_only() -> None:
         assert b.table.asked == []
 
 
+async def test_columns_do_not_move_when_a_process_dies_or_a_longer_pid_goes() -> None:
+    async with bed() as b:
+        await b.show(process(1), process(4_000_000_000))
+        before = b.screen[0]
+        await b.show(process(1, host=None, exists=False), at=1)
+        assert b.screen[0] == before
+        assert b.screen[1].startswith(" † 0 ")
+
+
+async def test_places_of_mig_instances_are_shown_whole() -> None:
+    async with bed() as b:
+        await b.show(process(1, 11, gpu_instance_id=13, compute_instance_id=6), process(2, 3), gpus=12)
+        assert b.screen[2].startswith(" 11:13:6 ")
+
+
 async def test_totals_of_the_gpu_at_the_cursor_are_shown() -> None:
     async with bed() as b:
         await b.show(process(1, 0, 3), process(2, 0, 4), process(3, 1, 1))

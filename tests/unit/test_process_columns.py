@@ -59,6 +59,12 @@ def test_the_heading_is_the_designs_sketch() -> None:
     assert line_width(((line, ""),)) == 80
 
 
+def test_the_headings_background_reaches_the_end_of_the_line() -> None:
+    for names in (DEFAULTS.columns, ("gpu", "pid")):
+        line = heading(lay_out(names, 80, "gpu_mem"), VIEW, "gpu_mem", True, True)
+        assert all(style.endswith("@bar") for _, style in line)
+
+
 @given(
     names=st.lists(st.sampled_from(NAMES), min_size=1, unique=True).map(tuple),
     cells=st.integers(1, 250),

@@ -301,13 +301,10 @@ class ProcessTable(Board):
         if listing is not before:
             self._listing = listing
             self._tags.update(listing)
-            self._pid_digits = max(self._pid_digits, max((len(str(pid)) for pid in listing.known), default=0))
-            self._place_cells = max(
-                self._place_cells,
-                max((len(place(row)) + (3 if row.process.exists is False else 0) for row in listing.rows), default=0),
-            )
-            moved = self._follow(before)
-            if moved:
+            self._pid_digits = max(self._pid_digits, len(str(max(listing.known, default=0))))
+            instances = (row for row in listing.rows if row.process.gpu_instance_id is not None)
+            self._place_cells = max(self._place_cells, *(len(place(row)) + row.dead for row in instances), 0)
+            if self._follow(before):
                 self.post_message(self.CursorMoved(self.cursor_row))
         self._draw_all()
 
