@@ -327,7 +327,7 @@ def test_the_last_table_stays_in_the_scrollback_where_asked() -> None:
         timeout=30,
         encoding="utf-8",
     )
-    child.expect("NVIDIA H200")
+    child.expect("H200")  # the screen may skip blanks it need not write
     time.sleep(1.0)
     child.send("q")
     output = child.read()
