@@ -48,7 +48,7 @@ class Setup:
 
     def environment(self, folder: Path, pids: Path) -> dict[str, str]:
         """An empty home in `folder`, none of the caller's terminal, locale or settings."""
-        dropped = ("SIMNVML_", "XDG_", "TMUX", "STY", "LC_", "VIRTUAL_ENV", "COLUMNS", "LINES", "NO_COLOR")
+        dropped = ("SIMNVML_", "XDG_", "TMUX", "STY", "LC_", "VIRTUAL_ENV", "COLUMNS", "LINES", "NO_COLOR", "PYTHON")
         env = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
         config = folder / "home" / ".config" / "gputop"
         config.mkdir(parents=True, exist_ok=True)
