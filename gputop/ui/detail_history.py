@@ -1,0 +1,74 @@
+"""What the details screens look back on: memory of the largest processes, event reasons of the GPUs.
+
+Fed with every snapshot, so that something is there when somebody looks; costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Final
+
+from gputop.history import BUCKET_SECONDS, BUCKETS, NAN, Buckets
+from gputop.model import GpuProcess, RowKey, Snapshot
+
+MOST: Final = 64  # processes that are followed: the largest
+_EVERY: Final = 1.0  # seconds between looks at the processes
+
+
+class Reasons:
+    """The event reasons of one GPU: all that were seen in each bucket of time. -1 is unknown."""
+
+    def __init__(self, size: int = BUCKETS) -> None:
+        self.size = size
+        self.masks = array("q", [-1]) * size
+        self.newest = 0
+
+    def put(self, at: float, mask: int | None) -> None:
+        number = int(at / BUCKET_SECONDS)
+        for n in range(max(self.newest + 1, number - self.size + 1), number + 1):
+            self.masks[n % self.size] = -1
+        self.newest = max(self.newest, number)
+        if mask is not None:
+            known = self.masks[self.newest % self.size]
+            self.masks[self.newest % self.size] = mask if known < 0 else known | mask
+
+    def last(self, columns: int) -> list[int]:
+        """The newest buckets, oldest first."""
+        columns = min(columns, self.size)
+        return [self.masks[n % self.size] for n in range(self.newest - columns + 1, self.newest + 1)]
+
+
+class DetailHistory:
+    """Rings by row of the process table, and by GPU's UUID."""
+
+    def __init__(self) -> None:
+        self.reasons: dict[str, Reasons] = {}
+        self._memory: dict[RowKey, Buckets] = {}
+        self._at = 0.0
+
+    def add(self, snapshot: Snapshot) -> None:
+        for gpu in snapshot.gpus:
+            known = gpu.error is None and not gpu.late
+            self.reasons.setdefault(gpu.uuid, Reasons()).put(
+                snapshot.taken_at, gpu.event_reasons_mask if known else None
+            )
+        if 0 <= snapshot.taken_at - self._at < _EVERY:
+            return
+        self._at = snapshot.taken_at
+        followed = snapshot.processes
+        if len(followed) > MOST:
+            followed = tuple(sorted(followed, key=_size, reverse=True)[:MOST])
+        memory: dict[RowKey, Buckets] = {}
+        for process in followed:
+            ring = memory[process.row] = self._memory.get(process.row) or Buckets()
+            value = NAN if process.memory_bytes is None else float(process.memory_bytes)
+            ring.put(snapshot.taken_at, value, 3 * max(_EVERY, snapshot.interval))
+        self._memory = memory
+
+    def memory(self, row: RowKey) -> Buckets | None:
+        """Bytes that the process held; None where it is not followed."""
+        return self._memory.get(row)
+
+
+def _size(process: GpuProcess) -> int:
+    return process.memory_bytes or 0

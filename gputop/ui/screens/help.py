@@ -1,0 +1,106 @@
+"""F1: the keys, and what the bars, figures and words mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+from gputop.model import EVENT_REASONS, Severity
+from gputop.ui.cells import Line, fit
+from gputop.ui.keys import KEYS
+from gputop.ui.process_columns import COLUMNS
+from gputop.ui.process_filter import HELP as FILTER_TERMS
+from gputop.ui.widgets.sheet import Part, Sheet
+from gputop.ui.wrap import wrap
+
+_FIGURES: Final = (
+    ("GPU %", "Share of the last moment in which at least one kernel ran (utilization.gpu). "
+     "A single busy SM makes it 100 %."),
+    ("SM TC BW", "Share of the SMs that were active, of the tensor cores' and of the memory's bandwidth in use "
+     "(GPM, Hopper and later): how busy it really was."),
+    ("used", "As nvidia-smi has it: without what the driver keeps for itself, which is shown as reserved. "
+     "Old drivers cannot tell the two apart."),
+    ("of total", "G and M are binary, as in every GPU tool: 1G is 1024M. Throughput is decimal, as links are sold."),
+    ("CPU %", "100 is one core. A process with eight busy threads has 800."),
+    ("HOST", "Resident memory on the host; shared pages count for each process."),
+    ("AGE", "42s, 7m05, 3h12, 2d04."),
+    ("—", "The driver or the host does not say. Never zero."),
+    ("stale 3 s", "A driver call for this GPU takes too long; its last good values are shown. The other GPUs go on."),
+    ("full in", "When memory is full if it goes on growing as in the last 3 minutes."),
+)  # fmt: skip
+_FILTER: Final = (
+    ("train llama", "both words, in command, user, name or pid"),
+    ("user:ml", "of this user"),
+    ("gpu:0,1", "on one of these GPUs: indices or the beginning of a UUID"),
+    ("pid:41832", "this process"),
+    ("type:C", "C compute, G graphics, M through MPS"),
+    ("mem>10G", "also sm bw enc dec cpu host, with > >= < <="),
+    ("!jupyter", "not this one; before any term"),
+)
+_SEVERITY: Final = {
+    Severity.CRITICAL: ("critical", "critical"),
+    Severity.WARNING: ("warning", "warning"),
+    Severity.INFO: ("normal at full load", "text"),
+    Severity.NORMAL: ("normal", "dim"),
+}
+_REASONS: Final = {
+    0x08: "clocks at half or less: temperature, power brake or power supply",
+    0x40: "the hardware protects itself from heat",
+    0x80: "the power supply or the chassis asked for less power",
+    0x20: "the driver lowers clocks to keep the temperature",
+    0x200: "a limit of the board",
+    0x400: "voltage could not go higher without harm",
+    0x04: "the power limit holds the clocks down",
+    0x10: "as slow as the slowest GPU of its sync boost group",
+    0x100: "set for a display",
+    0x02: "set by nvidia-smi -ac or -lgc",
+    0x01: "nothing to do",
+}
+
+
+class HelpScreen(Sheet[None]):
+    """Everything on one page that scrolls."""
+
+    closing_keys: ClassVar[tuple[str, ...]] = ("escape", "q", "f10", "f1", "question_mark")
+
+    def heading(self) -> tuple[str, str]:
+        return "Help", "gputop"
+
+    def hints(self) -> Sequence[tuple[str, str]]:
+        return (("Esc q F1", "back"),)
+
+    def parts(self, cells: int) -> Sequence[Part]:
+        glyphs = self.view.glyphs
+        bar = (
+            (glyphs.full, "text", "held by living processes that the driver lists"),
+            (glyphs.ghost, "ghost+b", "held by dead pids: other processes inherited it. Those are to be ended"),
+            (glyphs.unattributed, "unattributed", "used, but by no listed process"),
+            (glyphs.reserved, "reserved", "kept by the driver for itself"),
+            (glyphs.track, "faint", "free"),
+            (glyphs.peak, "text", "the most that was used while gputop ran"),
+        )
+        bars = [line for glyph, style, words in bar for line in _entry(glyph, words, cells, 4, style)]
+        keys = [line for key in KEYS for line in _entry(key.shown, key.words, cells, 11, "key+b")]
+        reasons = [
+            line
+            for reason in EVENT_REASONS
+            for line in _entry(reason.words, f"{_REASONS[reason.bit]} ({_SEVERITY[reason.severity][0]})", cells, 16,
+                               _SEVERITY[reason.severity][1])
+        ]  # fmt: skip
+        return (
+            Part("Keys", keys),
+            Part("The memory bar", bars),
+            Part("Figures", _entries(_FIGURES, cells, 11)),
+            Part("Filter", [((FILTER_TERMS, "dim"),), *_entries(_FILTER, cells, 13)]),
+            Part("Columns of the processes", _entries([(c.heading, c.help) for c in COLUMNS.values()], cells, 10)),
+            Part("Why the clocks are what they are", reasons),
+        )
+
+
+def _entries(entries: Sequence[tuple[str, str]], cells: int, at: int) -> list[Line]:
+    return [line for term, words in entries for line in _entry(term, words, cells, at)]
+
+
+def _entry(term: str, words: str, cells: int, at: int, style: str = "title") -> list[Line]:
+    parts = wrap(words, max(8, cells - at - 1))
+    return [((" ", "text"), (fit(term if not n else "", at), style), (part, "text")) for n, part in enumerate(parts)]

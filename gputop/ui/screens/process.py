@@ -1,0 +1,262 @@
+"""Enter on a process: everything that is known about it, live."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from gputop import units
+from gputop.model import GpuProcess, HostFacts, ProcessKey, Snapshot
+from gputop.processes import ProcessDetails, Signals, Target
+from gputop.ui.background import in_background
+from gputop.ui.cells import Line, Span, fit
+from gputop.ui.curve import curve
+from gputop.ui.detail_history import DetailHistory
+from gputop.ui.palette import gpu_role
+from gputop.ui.view import View
+from gputop.ui.widgets.frame import Hint
+from gputop.ui.widgets.sheet import Part, Sheet, field
+from gputop.ui.wrap import chop, wrap
+
+_LOOK: Final = 0.2  # seconds
+_FETCH: Final = 2.0
+_CURVE_ROWS: Final = 3
+_STATES: Final = {
+    "R": "running (R)",
+    "S": "sleeping (S)",
+    "D": "waiting in the kernel (D): no signal reaches it before it is back",
+    "T": "stopped (T): its GPU memory stays; SIGCONT lets it go on",
+    "t": "stopped by a debugger (t)",
+    "Z": "zombie (Z): exited, its parent has not taken notice",
+    "X": "dead (X)",
+    "I": "idle kernel thread (I)",
+}
+
+
+class ProcessScreen(Sheet[None]):
+    """Details of the process behind *process*, a row of the table.
+
+    *snapshot_of* gives the newest snapshot; *fetch* asks the host for details (None: gone), in a thread of its own.
+    *signals* None: read-only, no kill from here. *past* is what the application has kept of all processes; without it
+    the curves begin now.
+    """
+
+    def __init__(
+        self,
+        process: GpuProcess,
+        snapshot_of: Callable[[], Snapshot | None],
+        fetch: Callable[[ProcessKey], ProcessDetails | None],
+        view: View,
+        signals: Signals | None = None,
+        past: DetailHistory | None = None,
+    ) -> None:
+        super().__init__(view)
+        self.key = process.key
+        self._snapshot_of, self._fetch, self._signals = snapshot_of, fetch, signals
+        self._past, self._own_past = past or DetailHistory(), past is None
+        self._snapshot: Snapshot | None = None
+        self._rows: tuple[GpuProcess, ...] = (process,)
+        self._facts: HostFacts | None = process.host
+        self._details: ProcessDetails | None = None
+        self._fetching = False
+        self._gone_at: float | None = None  # epoch seconds at which it was seen to be gone
+
+    def on_mount(self) -> None:
+        self.look()
+        super().on_mount()
+        self._ask()
+        self.set_interval(_LOOK, self.look)
+        self.set_interval(_FETCH, self._ask)
+
+    def look(self) -> None:
+        """Take in the newest snapshot, if it is a new one."""
+        snapshot = self._snapshot_of()
+        if snapshot is None or snapshot is self._snapshot:
+            return
+        self._snapshot = snapshot
+        if self._own_past:
+            self._past.add(snapshot)
+        rows = tuple(process for process in snapshot.processes if self._is_it(process))
+        if rows:
+            self._rows = rows
+            self._facts = next((row.host for row in rows if row.host is not None), self._facts)
+        elif self._gone_at is None:
+            self._rows = ()  # it let go of the GPUs; whether it lives, the host says
+        self.draw()
+
+    def _is_it(self, process: GpuProcess) -> bool:
+        """A dead pid that the driver still lists has no start time any more, and is the same one."""
+        return process.pid == self.key.pid and (process.key == self.key or process.host is None)
+
+    def _ask(self) -> None:
+        if self._fetching or self._gone_at is not None:
+            return
+        self._fetching = True
+        in_background(self, lambda: self._fetch(self.key), self._told)
+
+    def _told(self, details: ProcessDetails | None) -> None:
+        self._fetching = False
+        if details is not None:
+            self._details = details
+        elif self._gone_at is None:
+            self._gone_at = time.time()
+        self.draw()
+
+    def pressed(self, key: str) -> bool:
+        if key not in ("k", "f9") or self._signals is None:
+            return False
+        from gputop.ui.screens.kill import KillScreen
+
+        facts = self._facts
+        target = Target(
+            self.key,
+            facts.user if facts is not None else None,
+            facts.command if facts is not None else None,
+            sum(row.memory_bytes or 0 for row in self._rows) if self._rows else None,
+            tuple(dict.fromkeys(row.gpu_uuid for row in self._rows)),
+        )
+        self.app.push_screen(KillScreen((target,), (), self._signals, self._snapshot_of, self.view))
+        return True
+
+    # ------------------------------------------------------------------ drawing
+
+    def heading(self) -> tuple[str, str]:
+        facts = self._facts
+        name = f" · {facts.name}" if facts is not None and facts.name else ""
+        at = self._snapshot.taken_at if self._snapshot is not None else None
+        return f"Process {self.key.pid}{name}", units.UNKNOWN if at is None else _clock(at)
+
+    def hints(self) -> Sequence[Hint]:
+        kill: tuple[Hint, ...] = (("F9 k", "kill"),) if self._signals is not None else ()
+        return (("Esc q", "back"), *kill)
+
+    def before(self, cells: int) -> Sequence[Line]:
+        lines: list[Line] = []
+        if self._gone_at is not None:
+            still = [row for row in self._rows if row.memory_bytes]
+            words = f"Gone: seen at {_clock(self._gone_at)}. "
+            if self._details is None:
+                words = "The host has no such process any more. "
+            if still:
+                held = units.size(sum(row.memory_bytes or 0 for row in still), self.view.settings.memory_unit)
+                words += f"The driver still lists it with {held}: processes that inherited its memory keep it."
+            lines += _warned(words, cells, self.view.glyphs.warning, "critical")
+        for problem in self._details.problems if self._details is not None else ():
+            lines += _warned(problem, cells, self.view.glyphs.warning, "warning")
+        command = self._command()
+        if command is not None:
+            lines += [((part, "title"),) for part in chop(command, cells)]
+        return [*lines, ()] if lines else ()
+
+    def _command(self) -> str | None:
+        facts = self._details.facts if self._details is not None else self._facts
+        return facts.command if facts is not None else None
+
+    def parts(self, cells: int) -> Sequence[Part]:
+        details = self._details
+        found = [Part("GPU memory", self._gpu_memory(cells)), Part("Process", self._process(cells))]
+        if details is None:
+            waiting = "the host is being asked…" if self._gone_at is None else "nothing more is known"
+            return [*found, Part("Host", [((waiting, "dim"),)])]
+        found.append(Part("Where from", self._origin(details, cells)))
+        found.append(Part("Parents", self._family(details.ancestors, cells, deeper=True)))
+        found.append(Part(f"Children ({len(details.children)})", self._family(details.children, cells, deeper=False)))
+        found.append(Part("Environment (of an allow-list)", self._environment(details, cells)))
+        return found
+
+    def _gpu_memory(self, cells: int) -> list[Line]:
+        if not self._rows:
+            return [(("It holds no GPU memory now.", "dim"),)]
+        lines: list[Line] = []
+        for row in self._rows:
+            gpu = self._snapshot.gpu(row.gpu_uuid) if self._snapshot is not None else None
+            total = gpu.memory_total_bytes if gpu is not None else None
+            mig = row.gpu_instance_id is not None
+            instance = f" MIG {row.gpu_instance_id}:{row.compute_instance_id}" if mig else ""
+            role = gpu_role(row.gpu_index)
+            share = f" of {self.view.memory(total)}" if total else ""
+            spans: list[Span] = [
+                (f"GPU {row.gpu_index}{instance}", f"{role}+b"),
+                (f"  {self.view.memory(row.memory_bytes)}", "title+b"),
+                (share, "dim"),
+                (f"   SM {units.percent(row.sm_percent)}  BW {units.percent(row.memory_bandwidth_percent)}", "text"),
+                (f"  {row.kind}", "dim"),
+            ]
+            lines.append(tuple(spans))
+            ring = self._past.memory(row.row)
+            if ring is not None:
+                values = ring.last(max(10, cells - 9))
+                top = max((value for value in values if value == value), default=0.0)
+                top = float(total) if total and top > total / 10 else top
+                for n, text in enumerate(curve(values, _CURVE_ROWS, top, self.view.glyphs) if top else ()):
+                    label = self.view.memory(top) if n == 0 else "0" if n == _CURVE_ROWS - 1 else ""
+                    lines.append(((text, role), (" " + fit(label, 7), "dim")))
+        minutes = int(min(256, cells - 9) * 2 / 60)
+        lines.append(((f"The largest of every 2 s, up to the last {minutes} min, as far as it was followed", "faint"),))
+        return lines
+
+    def _process(self, cells: int) -> list[Line]:
+        facts = self._facts
+        if facts is None:
+            return field("state", "not on this host: exited, or in another PID namespace", cells)
+        now = self._snapshot.taken_at if self._snapshot is not None else facts.read_at
+        started = None
+        if facts.start_time is not None:
+            day = "%H:%M:%S" if now - facts.start_time < 20 * 3600 else "%Y-%m-%d %H:%M:%S"
+            age = units.duration((self._gone_at or now) - facts.start_time)
+            started = f"{time.strftime(day, time.localtime(facts.start_time))}, {age} ago"
+        state = "gone" if self._gone_at is not None else _STATES.get(facts.state or "", facts.state)
+        cpu = None if facts.cpu_percent is None else f"{facts.cpu_percent:.0f} % of one core"
+        if facts.cpu_seconds is not None:
+            cpu = f"{cpu or units.UNKNOWN}, {units.duration(facts.cpu_seconds)} in all"
+        user = facts.user if facts.uid is None or facts.user == str(facts.uid) else f"{facts.user} ({facts.uid})"
+        return [
+            *field("state", state, cells, "warning" if facts.state in ("D", "T", "t", "Z") else "text"),
+            *field("user", user, cells),
+            *field("started", started, cells),
+            *field("CPU", cpu, cells),
+            *field("host memory", self.view.memory(facts.host_memory_bytes), cells),
+            *field("threads", _number(facts.threads), cells),
+            *field("group, session", f"{_number(facts.group_id) or units.UNKNOWN}, "
+                   f"{_number(facts.session_id) or units.UNKNOWN}", cells),
+        ]  # fmt: skip
+
+    def _origin(self, details: ProcessDetails, cells: int) -> list[Line]:
+        devices = details.nvidia_devices
+        return [
+            *field("executable", details.executable, cells),
+            *field("directory", details.cwd, cells),
+            *field("cgroup", details.cgroup, cells),
+            *field("holds open", None if devices is None else " ".join(devices) or "no NVIDIA device", cells),
+        ]
+
+    def _family(self, relatives: Sequence[HostFacts], cells: int, deeper: bool) -> list[Line]:
+        lines: list[Line] = []
+        for n, facts in enumerate(relatives[:40]):
+            command = facts.command or facts.name or units.UNKNOWN
+            indent = "  " * min(n, 8) if deeper else ""
+            spans = ((indent, "text"), (f"{facts.key.pid:>7} ", "text"), (fit(facts.user or units.UNKNOWN, 9), "dim"))
+            lines.append((*spans, (fit(command, max(0, cells - 17 - len(indent))).rstrip(), "text")))
+        if len(relatives) > 40:
+            lines.append(((f"… and {len(relatives) - 40} more", "dim"),))
+        return lines or [(("none", "dim"),)]
+
+    def _environment(self, details: ProcessDetails, cells: int) -> list[Line]:
+        if details.environment is None:
+            return [(("not permitted", "dim"),)]
+        lines = [line for name, value in details.environment for line in field(name, value or '""', cells, "text", 28)]
+        return lines or [(("none of the names that are shown", "dim"),)]
+
+
+def _warned(words: str, cells: int, sign: str, style: str) -> list[Line]:
+    parts = wrap(words, cells - 2)
+    return [((f"{sign} " if not n else "  ", f"{style}+b"), (part, style)) for n, part in enumerate(parts)]
+
+
+def _clock(at: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at))
+
+
+def _number(value: int | None) -> str | None:
+    return None if value is None else str(value)
