@@ -10,10 +10,10 @@ from gputop import units
 from gputop.history import History
 from gputop.model import Gpu, GpuFacts, Severity, Snapshot, event_reasons
 from gputop.ui.cells import Line, Span, fit
-from gputop.ui.curve import curve
 from gputop.ui.detail_history import DetailHistory
 from gputop.ui.glyphs import gauge
-from gputop.ui.palette import gpu_role, load_role
+from gputop.ui.gpu_parts import tall_sparkline
+from gputop.ui.palette import gpu_role, load_role, soft_role
 from gputop.ui.view import View
 from gputop.ui.widgets.frame import Hint
 from gputop.ui.widgets.sheet import Part, Sheet, field, spread
@@ -177,12 +177,11 @@ class GpuScreen(Sheet[None]):
         if track is None:
             return []
         columns = max(10, cells - 13)
-        role = gpu_role(gpu.index)
         lines: list[Line] = []
         for label, buckets in (("utilization", track.utilization), ("memory", track.memory)):
-            rows = curve(buckets.last(columns), 3, 100, self.view.glyphs)
-            for n, text in enumerate(rows):
-                lines.append(((text, role), (fit((" 100 %", "", f" {label}")[n], 13), "dim")))
+            rows = tall_sparkline(buckets.last(columns), columns, 3, soft_role(gpu.index), self.view.glyphs)
+            for n, span in enumerate(rows):
+                lines.append((span, (fit((" 100 %", "", f" {label}")[n], 13), "dim")))
         if track.peak_bytes is not None and track.peak_at is not None:
             at = time.strftime("%H:%M:%S", time.localtime(track.peak_at))
             lines += field("most used", f"{self.view.memory(track.peak_bytes)} at {at}", cells)

@@ -11,9 +11,9 @@ from gputop.model import GpuProcess, HostFacts, ProcessKey, Snapshot
 from gputop.processes import ProcessDetails, Signals, Target
 from gputop.ui.background import in_background
 from gputop.ui.cells import Line, Span, fit
-from gputop.ui.curve import curve
 from gputop.ui.detail_history import DetailHistory
-from gputop.ui.palette import gpu_role
+from gputop.ui.gpu_parts import tall_sparkline
+from gputop.ui.palette import gpu_role, soft_role
 from gputop.ui.view import View
 from gputop.ui.widgets.frame import Hint
 from gputop.ui.widgets.sheet import Part, Sheet, field
@@ -186,15 +186,21 @@ class ProcessScreen(Sheet[None]):
             lines.append(tuple(spans))
             ring = self._past.memory(row.row)
             if ring is not None:
-                values = ring.last(max(10, cells - 9))
-                top = max((value for value in values if value == value), default=0.0)
-                top = float(total) if total and top > total / 10 else top
-                for n, text in enumerate(curve(values, _CURVE_ROWS, top, self.view.glyphs) if top else ()):
-                    label = self.view.memory(top) if n == 0 else "0" if n == _CURVE_ROWS - 1 else ""
-                    lines.append(((text, role), (" " + fit(label, 7), "dim")))
+                lines += self._curve(ring.last(max(10, cells - 9)), total, row.gpu_index, cells)
         minutes = int(min(256, cells - 9) * 2 / 60)
         lines.append(((f"The largest of every 2 s, up to the last {minutes} min, as far as it was followed", "faint"),))
         return lines
+
+    def _curve(self, values: list[float], total: int | None, index: int, cells: int) -> list[Line]:
+        """Its memory over time, as a share of the GPU's; of its own peak where that is small."""
+        peak = max((value for value in values if value == value), default=0.0)
+        if not peak:
+            return []
+        top = float(total) if total and peak > total / 10 else peak
+        percents = [100 * value / top for value in values]
+        spans = tall_sparkline(percents, max(10, cells - 9), _CURVE_ROWS, soft_role(index), self.view.glyphs)
+        labels = (self.view.memory(top), *[""] * (_CURVE_ROWS - 2), "0")
+        return [(span, (f" {label}", "dim")) for span, label in zip(spans, labels, strict=True)]
 
     def _process(self, cells: int) -> list[Line]:
         facts = self._facts
