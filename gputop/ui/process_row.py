@@ -80,19 +80,6 @@ def find_row(rows: Sequence[Row], key: RowKey) -> int | None:
     return of_process
 
 
-def follow(key: RowKey, at: int, old: Sequence[Row], new: Sequence[Row]) -> int:
-    """Where the cursor goes that was on row *key*, *at* in *old*: with its row, else its process, else the nearest row
-    that was there before, looking down first. *new* has at least one row."""
-    found = find_row(new, key)
-    if found is not None:
-        return found
-    places = {row.key: n for n, row in enumerate(new)}
-    for row in (*old[at + 1 :], *reversed(old[:at])):
-        if row.key in places:
-            return places[row.key]
-    return max(0, min(at, len(new) - 1))
-
-
 def added(values: Iterable[int | None]) -> int | None:
     """The sum; None where one of them is unknown: a sum of the rest would be a figure nobody measured."""
     total = 0

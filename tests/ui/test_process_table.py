@@ -182,6 +182,22 @@ async def test_when_the_selected_row_vanishes_the_next_one_is_selected_and_froze
         assert b.last(ProcessTable.CursorMoved).row.process.pid == 1003
 
 
+async def test_selection_comes_back_with_a_gpu_that_was_lost_and_with_a_filter_cleared() -> None:
+    async with bed() as b:
+        await b.show(*many(5))
+        await b.press("down", "down")
+        await b.show(at=1)
+        assert b.at is None and b.table.targets().chosen == ()
+        await b.show(*many(5), at=2)
+        assert b.at == 1002
+        b.table.set_filter("!1002")
+        await b.pilot.pause()
+        assert b.at == 1003
+        b.table.clear_filter()
+        await b.pilot.pause()
+        assert b.at == 1002
+
+
 async def test_a_page_nobody_scrolled_stays_at_the_top() -> None:
     async with bed() as b:
         rows = many(40)

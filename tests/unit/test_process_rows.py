@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from gputop.model import GpuProcess, ProcessKey, RowKey, Snapshot, replace
 from gputop.settings import COLUMNS
+from gputop.ui.process_cursor import Cursor, nearest
 from gputop.ui.process_filter import Filter
 from gputop.ui.process_order import SORT_EVERY, Order
-from gputop.ui.process_row import ALL_GPUS, Row, follow
+from gputop.ui.process_row import ALL_GPUS, Row
 from gputop.ui.process_rows import Listing, ProcessRows
 from gputop.ui.process_tags import Tags, targets
 from tests.unit.process_data import GIB, facts, gpu, process, snapshot
@@ -320,20 +321,20 @@ def rows_of(*processes: GpuProcess) -> tuple[Row, ...]:
 
 def test_the_cursor_follows_its_row() -> None:
     old, new = rows_of(process(1), process(2), process(3)), rows_of(process(2), process(3))
-    assert follow(old[1].key, 1, old, new) == 0
+    assert nearest(old[1].key, 1, old, new) == 0
 
 
 def test_the_cursor_stays_when_the_start_time_becomes_known_and_when_the_process_dies() -> None:
     unread = rows_of(process(1), process(2, host=None))
     read = rows_of(process(1), process(2))
-    assert follow(unread[1].key, 1, unread, read) == 1
-    assert follow(read[1].key, 1, read, unread) == 1
+    assert nearest(unread[1].key, 1, unread, read) == 1
+    assert nearest(read[1].key, 1, read, unread) == 1
 
 
 def test_another_bearer_of_the_pid_is_another_process() -> None:
     old = rows_of(process(1), process(2, start_ticks=5), process(3))
     new = rows_of(process(2, start_ticks=6), process(3))
-    assert new[follow(old[1].key, 1, old, new)].process.pid == 3
+    assert new[nearest(old[1].key, 1, old, new)].process.pid == 3
 
 
 @pytest.mark.parametrize(("left", "expected"), [((1, 2, 4, 5), 4), ((1, 2, 5), 5), ((1, 2), 2), ((1,), 1), ((8, 9), 9)])
@@ -342,7 +343,7 @@ def test_when_the_row_vanishes_the_cursor_goes_to_the_nearest_that_was_there(
 ) -> None:
     old = rows_of(*(process(pid) for pid in range(1, 6)))
     new = rows_of(*(process(pid) for pid in left))
-    assert new[follow(old[2].key, 2, old, new)].process.pid == expected
+    assert new[nearest(old[2].key, 2, old, new)].process.pid == expected
 
 
 def test_folding_takes_the_cursor_from_a_gpu_line_to_its_sum() -> None:
@@ -351,7 +352,29 @@ def test_folding_takes_the_cursor_from_a_gpu_line_to_its_sum() -> None:
     old = rows.arrange(shot, Filter(), Order("pid")).rows
     rows.folded.add(1)
     new = rows.arrange(shot, Filter(), Order("pid")).rows
-    assert follow(old[2].key, 2, old, new) == 0
+    assert nearest(old[2].key, 2, old, new) == 0
+
+
+def test_the_cursor_returns_to_the_chosen_row_that_a_filter_hid() -> None:
+    rows = rows_of(*(process(pid) for pid in range(1, 6)))
+    cursor = Cursor()
+    cursor.follow((), rows, 9)
+    cursor.move(2, rows)
+    assert cursor.follow(rows, rows[3:], 9) and rows[3:][cursor.at].process.pid == 4
+    assert cursor.follow(rows[3:], (), 9)
+    assert cursor.follow((), rows, 9) and rows[cursor.at].process.pid == 3
+
+
+def test_the_cursor_does_not_return_to_a_pid_that_could_be_anothers() -> None:
+    before = rows_of(process(1), process(2, host=None), process(3))
+    cursor = Cursor()
+    cursor.follow((), before, 9)
+    cursor.move(1, before)
+    gone = rows_of(process(1), process(3))
+    cursor.follow(before, gone, 9)
+    again = rows_of(process(1), process(2, start_ticks=99), process(3))
+    cursor.follow(gone, again, 9)
+    assert again[cursor.at].process.pid == 3
 
 
 # --------------------------------------------------------------- tags and targets

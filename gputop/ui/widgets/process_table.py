@@ -9,14 +9,15 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from gputop.model import GpuProcess, RowKey, Snapshot
+from gputop.model import GpuProcess, Snapshot
 from gputop.ui.board import Board
 from gputop.ui.cells import Line
 from gputop.ui.process_columns import COLUMNS, Layout, lay_out, place
+from gputop.ui.process_cursor import Cursor
 from gputop.ui.process_filter import Filter
 from gputop.ui.process_lines import RowPainter, heading, message, status
 from gputop.ui.process_order import Order
-from gputop.ui.process_row import Row, follow
+from gputop.ui.process_row import Row
 from gputop.ui.process_rows import Listing, ProcessRows
 from gputop.ui.process_status import what_is_beyond, what_is_shown, why_empty
 from gputop.ui.process_tags import Tags, Targets, targets
@@ -74,10 +75,7 @@ class ProcessTable(Board):
         self._rows = ProcessRows()
         self._listing = Listing()
         self._tags = Tags()
-        self._cursor: RowKey | None = None
-        self._at = 0  # of the cursor, in the listing's rows
-        self._top = 0  # first row in sight
-        self._touched = False  # the user has chosen a row
+        self._cursor = Cursor()
         self._offset = 0  # cells the commands are scrolled
         self._pid_digits = 0  # these two never shrink
         self._place_cells = 0
@@ -110,7 +108,7 @@ class ProcessTable(Board):
     def cursor_row(self) -> Row | None:
         """The row at the cursor; a sum line's ``process`` is made of its ``parts``."""
         rows = self._listing.rows
-        return rows[self._at] if self._at < len(rows) else None
+        return rows[self._cursor.at] if self._cursor.at < len(rows) else None
 
     @property
     def cursor_process(self) -> GpuProcess | None:
@@ -177,16 +175,16 @@ class ProcessTable(Board):
     # -- actions
 
     def action_cursor_up(self) -> None:
-        self._move(self._at - 1)
+        self._move(self._cursor.at - 1)
 
     def action_cursor_down(self) -> None:
-        self._move(self._at + 1)
+        self._move(self._cursor.at + 1)
 
     def action_page_up(self) -> None:
-        self._move(self._at - max(1, self._body - 1))
+        self._move(self._cursor.at - max(1, self._body - 1))
 
     def action_page_down(self) -> None:
-        self._move(self._at + max(1, self._body - 1))
+        self._move(self._cursor.at + max(1, self._body - 1))
 
     def action_first(self) -> None:
         self._move(0)
@@ -216,8 +214,8 @@ class ProcessTable(Board):
         elif not self._tags.toggle(row):
             self.notify(f"{row.process.pid} is dead: nothing to tag", severity="warning", timeout=3, markup=False)
         rows = self._listing.rows
-        others = (n for n in range(self._at + 1, len(rows)) if rows[n].process.pid not in row.pids)
-        self._move(next(others, self._at), redraw=True)
+        others = (n for n in range(self._cursor.at + 1, len(rows)) if rows[n].process.pid not in row.pids)
+        self._move(next(others, self._cursor.at), redraw=True)
 
     def action_untag_all(self) -> None:
         self._tags.clear()
@@ -258,7 +256,7 @@ class ProcessTable(Board):
             if column is not None:
                 self.set_sort(column.id)
             return
-        at = self._top + event.y - 1
+        at = self._cursor.top + event.y - 1
         if 0 < event.y <= self._body and at < len(self._listing.rows):
             self._move(at)
             if event.chain == 2:
@@ -304,49 +302,29 @@ class ProcessTable(Board):
             self._pid_digits = max(self._pid_digits, len(str(max(listing.known, default=0))))
             instances = (row for row in listing.rows if row.process.gpu_instance_id is not None)
             self._place_cells = max(self._place_cells, *(len(place(row)) + row.dead for row in instances), 0)
-            if self._follow(before):
+            if self._cursor.follow(before.rows, listing.rows, self._body):
                 self.post_message(self.CursorMoved(self.cursor_row))
         self._draw_all()
 
-    def _follow(self, before: Listing) -> bool:
-        """Put the cursor where its row is now. True where it is on another row than before."""
-        rows = self._listing.rows
-        old = self._cursor
-        if not rows:
-            self._at, self._cursor = 0, None
-            return old is not None
-        self._at = 0 if old is None else follow(old, self._at, before.rows, rows)
-        if not self._touched and self._at >= max(1, self._body):
-            self._at = 0  # nobody chose that row, so nobody wants the page to follow it
-        self._cursor = rows[self._at].key
-        return old is None or old != self._cursor
-
-    def _move(self, at: int, redraw: bool = False) -> None:
-        rows = self._listing.rows
-        if not rows:
-            return
-        self._touched = True
-        at = max(0, min(at, len(rows) - 1))
-        if at != self._at:
-            self._at, self._cursor = at, rows[at].key
-            self.post_message(self.CursorMoved(rows[at]))
-            redraw = True
-        if redraw:
+    def _move(self, to: int, redraw: bool = False) -> None:
+        moved = self._cursor.move(to, self._listing.rows)
+        if moved:
+            self.post_message(self.CursorMoved(self.cursor_row))
+        if moved or redraw:
             self._draw_all()
 
-    def _wheel(self, rows: int) -> None:
+    def _wheel(self, by: int) -> None:
         """Scroll the page; the cursor only goes along where it would be left behind."""
-        top = max(0, min(self._top + rows, len(self._listing.rows) - self._body))
-        if top != self._top:
-            self._top = top
-            self._move(max(top, min(self._at, top + self._body - 1)), redraw=True)
+        to = self._cursor.scroll(by, len(self._listing.rows), self._body)
+        if to is not None:
+            self._move(to, redraw=True)
 
     # -- drawing
 
     @property
     def _body(self) -> int:
         """Lines for rows."""
-        height = self.size.height
+        height = self.height
         return max(0, height - (2 if height >= _STATUS_FROM else 1))
 
     @property
@@ -355,23 +333,21 @@ class ProcessTable(Board):
         return self._painter.layout
 
     def _in_sight(self) -> tuple[Row, ...]:
-        return self._listing.rows[self._top : self._top + self._body]
+        top = self._cursor.top
+        return self._listing.rows[top : top + self._body]
 
     def _status(self, layout: Layout, view: View) -> Line:
         said = what_is_shown(self._listing, self._filter, self._tags, self.cursor_row, layout, view)
-        below = max(0, len(self._listing.rows) - self._top - self._body)
-        return status(layout.cells, said, what_is_beyond(self._top, below, view))
+        below = max(0, len(self._listing.rows) - self._cursor.top - self._body)
+        return status(layout.cells, said, what_is_beyond(self._cursor.top, below, view))
 
     def _draw_all(self) -> None:
-        snapshot, view, (cells, height) = self._snapshot, self._view, self.size
+        snapshot, view, cells, height = self._snapshot, self._view, self.cells, self.height
         if snapshot is None or view is None or not cells or not height:
             return
         body = self._body
-        if self._at < self._top:
-            self._top = self._at
-        elif self._at >= self._top + body:
-            self._top = self._at - body + 1
-        self._top = max(0, min(self._top, len(self._listing.rows) - body))
+        cursor = self._cursor
+        cursor.keep_in_sight(len(self._listing.rows), body)
         layout = lay_out(view.settings.columns, cells, self._order.column, self._pid_digits, self._place_cells)
         painter = self._painter
         if painter is None or not painter.fits(layout, view, self._offset):
@@ -379,8 +355,8 @@ class ProcessTable(Board):
         lines: list[Line] = [heading(layout, view, self._order.column, self._order.descending, self.has_focus)]
         tags, at = self._tags, snapshot.taken_at
         tagged = bool(tags)
-        for n, row in enumerate(self._in_sight(), self._top):
-            lines.append(painter.line(row, at, n == self._at, tagged and tags.holds(row)))
+        for n, row in enumerate(self._in_sight(), cursor.top):
+            lines.append(painter.line(row, at, n == cursor.at, tagged and tags.holds(row)))
         if not self._listing.rows and body:
             lines.append(message(*why_empty(self._listing, snapshot), cells))
         if height >= _STATUS_FROM:
