@@ -255,7 +255,7 @@ def _dashboard(options: argparse.Namespace) -> int:
     _require_terminal()
     import gc
 
-    gc.disable()  # nothing that start-up makes is garbage
+    gc.disable()  # nothing that start-up makes is garbage; the app enables it
     from gputop.bus import Bus
     from gputop.history import History
     from gputop.poller import Poller
@@ -272,8 +272,6 @@ def _dashboard(options: argparse.Namespace) -> int:
         raise poller.error
     if first is not None:
         _only_asked(first, options, settings)
-    gc.freeze()
-    gc.enable()
     status = app.run(
         poller=poller,
         bus=bus,

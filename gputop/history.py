@@ -248,9 +248,7 @@ def _thin(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 def _slope(points: list[tuple[float, float]]) -> tuple[float, float]:
     """(median slope, share of the pairs whose slope has its sign)."""
-    slopes = sorted(
-        (v2 - v1) / (t2 - t1) for n, (t1, v1) in enumerate(points) for t2, v2 in points[n + 1 :] if t2 > t1
-    )
+    slopes = sorted((v2 - v1) / (t2 - t1) for n, (t1, v1) in enumerate(points) for t2, v2 in points[n + 1 :] if t2 > t1)
     if not slopes:
         return 0.0, 0.0
     median = slopes[len(slopes) // 2]

@@ -7,18 +7,20 @@ import gc
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from rich.text import Text
 from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.screen import Screen
 
-from gputop import settings_file
+from gputop import __version__, locations, settings_file
 from gputop.bus import Bus, GpuBack, GpuLost, SnapshotTaken
 from gputop.history import History
-from gputop.model import Snapshot
+from gputop.model import Snapshot, clean_text
 from gputop.poller import Poller
 from gputop.processes import Signals
 from gputop.settings import Settings
@@ -32,7 +34,6 @@ from gputop.ui.screens.dashboard import Dashboard
 from gputop.ui.view import View
 
 SETTLED: Final = 2.0  # seconds after which what start-up made is no longer looked at by the garbage collector
-RESUME_REPAINT: Final = 0.05
 
 
 def run(
@@ -90,7 +91,9 @@ class GputopApp(App[None]):
     @property
     def view(self) -> View:
         """How things are to be shown now."""
-        return View(self.settings, ASCII if self.ascii_only else UNICODE, Palette.of(self).has_track and not self.ascii_only)
+        return View(
+            self.settings, ASCII if self.ascii_only else UNICODE, Palette.of(self).has_track and not self.ascii_only
+        )
 
     def apply_theme(self, settings: Settings) -> None:
         """The theme set, or the nearest this terminal can show; an unknown one is the default."""
@@ -156,8 +159,23 @@ class GputopApp(App[None]):
         self.exit(return_code=status)
 
     def _settle(self) -> None:
+        """The garbage collector was off while starting; what start-up made it need never look at again."""
         gc.collect()
         gc.freeze()
+        gc.enable()
+
+    def _fatal_error(self) -> None:
+        """A fault of ours: a sentence for the user, the traceback for whoever mends it."""
+        words = f"gputop: an internal error ended the dashboard: {sys.exc_info()[1]!r}"
+        try:
+            path = locations.state_directory() / "crash.log"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"gputop {__version__}\n{traceback.format_exc()}")
+            words += f". Please report it with {locations.short(path)}"
+        except OSError as error:
+            words += f" (the details could not be written: {error})"
+        self._exit_renderables.append(Text(clean_text(words, 2000)))
+        self._close_messages_no_wait()
 
     def _on_snapshot_taken(self, message: SnapshotTaken) -> None:
         if not _terminal_is_there():

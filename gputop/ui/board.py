@@ -70,7 +70,9 @@ def _restyled_runs(text: str, style: str, after: str, after_style: str, x: int) 
     """Where two equally long texts of different styles differ: everywhere but in blanks that look the same."""
     if " " not in text or blank_look(style) != blank_look(after_style):
         return [(x, x + len(text))]
-    return [(x + n, x + n + 1) for n, (old, new) in enumerate(zip(text, after, strict=True)) if old != " " or new != " "]
+    return [
+        (x + n, x + n + 1) for n, (old, new) in enumerate(zip(text, after, strict=True)) if old != " " or new != " "
+    ]
 
 
 def changed_regions(y: int, old: Line, new: Line, cells: int) -> list[Region]:
@@ -99,18 +101,28 @@ class Board(Widget):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self.lines: Sequence[Line] = ()
+        self.lines_given = 0  # by whoever arranges the screen; what counts before the first layout
         self._strips: dict[int, tuple[Line, Palette, int, Strip]] = {}
 
     @property
     def palette(self) -> Palette:
         return Palette.of(self.app)
 
+    @property
+    def cells(self) -> int:
+        """Its width; the screen's as long as it has none of its own, so that the first picture is the right one."""
+        return self.size.width or self.app.size.width
+
+    @property
+    def height(self) -> int:
+        return self.size.height or self.lines_given
+
     def show(self, lines: Sequence[Line]) -> None:
         """Draw *lines* from now on; redraws what differs from those shown before."""
         if self.ascii_only:
             lines = [asciify(line) for line in lines]
         old, self.lines = self.lines, lines
-        cells = self.size.width
+        cells = self.cells
         regions: list[Region] = []
         for y, line in enumerate(lines):
             before = old[y] if y < len(old) else ()
@@ -168,6 +180,3 @@ class Board(Widget):
             taken = cells
         strip = PlainStrip(segments, taken) if simple else Strip(segments, taken)
         return strip.crop(0, cells) if taken > cells else strip
-
-
-

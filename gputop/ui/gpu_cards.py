@@ -113,10 +113,8 @@ def _body(drawing: GpuDrawing, inner: int, tall: bool, view: View) -> list[Line]
     if tall and track is not None:
         rows += _history(drawing, inner, text, track.utilization.last(bar), load_role(utilization), view)
 
-    remark = memory_remark(gpu, drawing.parts, track and track.trend, view.settings)
-    rows.append(
-        (("MEM  ", "dim"), *memory_bar(drawing, bar, view), (fit(f" {_sizes(drawing, view)}", text), "text"))
-    )
+    remark = memory_remark(gpu, drawing.parts, drawing.trend, view.settings)
+    rows.append((("MEM  ", "dim"), *memory_bar(drawing, bar, view), (fit(f" {_sizes(drawing, view)}", text), "text")))
     said: Span = (fit(f" {remark.text(text - 1)}" if remark else "", text), remark.style if remark else "dim")
     if tall and track is not None and view.settings.show_sparklines:
         curve = _history(drawing, inner, text, track.memory.last(bar), drawing.soft, view)
@@ -224,7 +222,10 @@ def _links(drawing: GpuDrawing, inner: int, view: View) -> Line:
     down, up = glyphs.down, glyphs.up
     spans: list[Span] = [
         ("PCIe ", "dim"),
-        (f"{down}{units.rate(gpu.pcie_rx_bytes_per_second):<5}{up}{units.rate(gpu.pcie_tx_bytes_per_second):<5}", "text"),
+        (
+            f"{down}{units.rate(gpu.pcie_rx_bytes_per_second):<5}{up}{units.rate(gpu.pcie_tx_bytes_per_second):<5}",
+            "text",
+        ),
     ]
     room = inner - 17
     clocks = f"{_number(gpu.clock_sm_mhz):>4}/{_number(gpu.clock_memory_mhz):<5}MHz"

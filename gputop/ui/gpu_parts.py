@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from gputop import units
-from gputop.history import Track
+from gputop.history import Track, Trend
 from gputop.model import Gpu, MigInstance, Severity
 from gputop.ui.cells import Line, Span, fit
 from gputop.ui.glyphs import Glyphs, levels
@@ -28,6 +28,10 @@ class GpuDrawing:
     @property
     def hue(self) -> str:
         return gpu_role(self.gpu.index)
+
+    @property
+    def trend(self) -> Trend | None:
+        return None if self.track is None else self.track.trend
 
     @property
     def soft(self) -> str:

@@ -68,7 +68,9 @@ def memory_parts(gpu: Gpu, processes: Iterable[GpuProcess]) -> MemoryParts | Non
     ghosts = sorted((pid for pid in dead if by_pid.get(pid)), key=lambda pid: -(by_pid[pid] or 0))
     ghost = min(used, sum(by_pid[pid] or 0 for pid in ghosts))
     unattributed = min(gpu.memory_unattributed_bytes or 0, used - ghost)
-    return MemoryParts(total, used - ghost - unattributed, ghost, unattributed, gpu.memory_reserved_bytes or 0, tuple(ghosts))
+    return MemoryParts(
+        total, used - ghost - unattributed, ghost, unattributed, gpu.memory_reserved_bytes or 0, tuple(ghosts)
+    )
 
 
 def severity_of(value: float | None, thresholds: Thresholds | None) -> Severity:
@@ -95,11 +97,20 @@ def remarks(gpu: Gpu, settings: Settings, now: float) -> list[Remark]:
     """What is to be said of the GPU beside its memory, worst first."""
     found: list[Remark] = []
     if gpu.late:
-        found.append(Remark(Severity.WARNING, f"stale {units.duration(now - gpu.read_at)}: the driver is late",
-                            f"stale {units.duration(now - gpu.read_at)}"))
+        found.append(
+            Remark(
+                Severity.WARNING,
+                f"stale {units.duration(now - gpu.read_at)}: the driver is late",
+                f"stale {units.duration(now - gpu.read_at)}",
+            )
+        )
     for xid in reversed(gpu.xids):
         if now - xid.at < XID_SHOWN:
-            found.append(Remark(xid.severity, f"Xid {xid.code} {units.duration(now - xid.at)} ago: {xid.words}", f"Xid {xid.code}"))
+            found.append(
+                Remark(
+                    xid.severity, f"Xid {xid.code} {units.duration(now - xid.at)} ago: {xid.words}", f"Xid {xid.code}"
+                )
+            )
             break
     facts = gpu.facts
     if facts.rows_remap_failed:

@@ -32,7 +32,15 @@ KEYS: Final = (
     Key("tree", ("f5", "t"), "F5 t", "processes as a tree", "Tree", "F5", "t"),
     Key("sort", ("f6", "o"), "F6 o", "choose the column to sort by", "Sort", "F6", "o"),
     Key("chart", ("f7", "c"), "F7 c", "the history chart: off, or the next metric", "Chart", "F7", "c"),
-    Key("kill", ("f9", "k"), "F9 k", "send a signal to the tagged processes, else to the one at the cursor", "Kill", "F9", "k"),
+    Key(
+        "kill",
+        ("f9", "k"),
+        "F9 k",
+        "send a signal to the tagged processes, else to the one at the cursor",
+        "Kill",
+        "F9",
+        "k",
+    ),
     Key("quit", ("f10", "q", "ctrl+c"), "F10 q ^C", "quit", "Quit", "F10", "q"),
     Key("details", ("enter",), "Enter", "details of the process or the GPU at the cursor"),
     Key("tag", ("space",), "Space", "tag the process"),
@@ -46,7 +54,9 @@ KEYS: Final = (
     Key("refresh", ("f11", "r"), "r", "sample now"),
     Key("next_pane", ("tab",), "Tab", "between GPUs, chart and processes"),
     Key("previous_pane", ("shift+tab",), "Shift+Tab", "the other way round"),
-    Key("release", ("g",), "g", "let go of all GPU handles (for a driver reload, reset or MIG change), take them again"),
+    Key(
+        "release", ("g",), "g", "let go of all GPU handles (for a driver reload, reset or MIG change), take them again"
+    ),
     Key("repaint", ("ctrl+l",), "^L", "draw the screen anew"),
     Key("suspend", ("ctrl+z",), "^Z", "suspend to the shell"),
 )

@@ -61,9 +61,7 @@ def plan(
     return Plan(mode, abreast, card_lines, area, chart, table)
 
 
-def _gpu_mode(
-    width: int, room: int, gpus: int, mig: int, most_mig: int, others: bool
-) -> tuple[str, int, int, int]:
+def _gpu_mode(width: int, room: int, gpus: int, mig: int, most_mig: int, others: bool) -> tuple[str, int, int, int]:
     """(mode, cards abreast, lines a card, lines wanted): the roomiest that leaves enough to the others."""
     abreast = _abreast(width, gpus)
     rows = -(-gpus // abreast)

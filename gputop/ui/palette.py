@@ -45,7 +45,11 @@ DARK: Final = Theme(
     warning="#e8b04b",
     error="#ff6a5f",
     dark=True,
-    variables={"block-cursor-background": "#24405f", "block-cursor-foreground": "#ffffff", "footer-key-foreground": "#7ee0b8"},
+    variables={
+        "block-cursor-background": "#24405f",
+        "block-cursor-foreground": "#ffffff",
+        "footer-key-foreground": "#7ee0b8",
+    },
 )
 LIGHT: Final = Theme(
     name="gputop-light",
@@ -102,7 +106,15 @@ _ANSI_ROLES: dict[str, str] = {
     ),
 }
 _ANSI_ROLES |= {f"s{n}": _ANSI_ROLES[f"g{n}"] for n in range(8)}
-_MONO_ATTRIBUTES: Final = {"title": "b", "warning": "b", "critical": "br", "ghost": "b", "key": "b", "dim": "d", "faint": "d"}
+_MONO_ATTRIBUTES: Final = {
+    "title": "b",
+    "warning": "b",
+    "critical": "br",
+    "ghost": "b",
+    "key": "b",
+    "dim": "d",
+    "faint": "d",
+}
 
 
 _LOADS: Final = ("l0", "l1", "l2", "l3")  # few, since a bar that changes its colour is written anew

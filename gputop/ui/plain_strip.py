@@ -29,7 +29,14 @@ _CACHES: Final = (
     "_offsets_cache",
 )
 #: Whether this Textual's strips hold what is set below; if not, they are made the slow way.
-_AS_KNOWN: Final = {*Strip.__slots__} == {*_CACHES, "_segments", "_cell_length", "_render_cache", "_link_ids", "_cell_count"}
+_AS_KNOWN: Final = {*Strip.__slots__} == {
+    *_CACHES,
+    "_segments",
+    "_cell_length",
+    "_render_cache",
+    "_link_ids",
+    "_cell_count",
+}
 
 
 class PlainStrip(Strip):

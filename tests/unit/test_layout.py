@@ -165,7 +165,9 @@ def test_ascii_lines_stay_as_wide_as_they_were(text):
 @given(st.lists(gpus(), max_size=4), NAMES, st.integers(LEAST_WIDTH, 300), st.sampled_from(["", "PAUSED"]), VIEWS)
 @settings(max_examples=60, deadline=None)
 def test_header_host_line_and_banner_fit(all_gpus, name, cells, paused, view):
-    snapshot = Snapshot(time.time(), Host(name, 5.0, 96, 2**38, 2**37, (1.0, 2.0, 3.0), False), gpus=tuple(all_gpus), source="simulated")
+    snapshot = Snapshot(
+        time.time(), Host(name, 5.0, 96, 2**38, 2**37, (1.0, 2.0, 3.0), False), gpus=tuple(all_gpus), source="simulated"
+    )
     assert line_width(header_line(snapshot, view, cells, 0.5, paused)) == cells
     assert line_width(host_line(snapshot, view, cells)) == cells
     assert line_width(problem_line((name, "b"), view, cells)) == cells

@@ -116,7 +116,9 @@ def test_snapshot_has_every_gpu_in_order_and_processes_with_their_host_facts(pol
 
 def test_one_gpu_that_hangs_does_not_stop_the_other_seven(polled):
     released = threading.Event()
-    source = FakeSource(before=lambda slot: released.wait(10) if slot == 3 and source.opened and late.is_set() else None)
+    source = FakeSource(
+        before=lambda slot: released.wait(10) if slot == 3 and source.opened and late.is_set() else None
+    )
     late = threading.Event()
     poller = polled(source)
     poller.wait_for_first(5)

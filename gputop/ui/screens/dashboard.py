@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import Horizontal
 from textual.screen import Screen
-from textual.widgets import Input
 
 from gputop.model import Snapshot
 from gputop.selection import only
@@ -17,17 +15,18 @@ from gputop.settings import METRICS
 from gputop.ui import exact_output
 from gputop.ui.board import Board
 from gputop.ui.cells import fit
+from gputop.ui.detail_history import DetailHistory
 from gputop.ui.keys import KEYS
 from gputop.ui.layout import LEAST_HEIGHT, LEAST_WIDTH, Plan, plan
 from gputop.ui.view import View
 from gputop.ui.widgets.footer import Footer
 from gputop.ui.widgets.gpu_area import GpuArea
 from gputop.ui.widgets.header import Header, HostLine, problem_line
-from gputop.ui.widgets.history_chart import HistoryChart
 from gputop.ui.widgets.process_table import ProcessTable
 
 if TYPE_CHECKING:
     from gputop.ui.app import GputopApp
+    from gputop.ui.widgets.history_chart import HistoryChart
 
 HOST_LINE_FROM = 22  # lines
 
@@ -43,7 +42,9 @@ class Dashboard(Screen[None]):
         super().__init__()
         exact_output.install(self)
         self.snapshot: Snapshot | None = None  # as it is shown: the GPUs chosen, and frozen while paused
+        self.past = DetailHistory()
         self.paused = False
+        self.chart: HistoryChart | None = None
         self._plan: tuple[Any, ...] | None = None
 
     @property
@@ -58,18 +59,11 @@ class Dashboard(Screen[None]):
         self.host_line = HostLine(id="host")
         self.banner = Board(id="banner")
         self.gpus = GpuArea(id="gpus")
-        self.chart = HistoryChart(id="chart")
         self.table = ProcessTable(id="processes")
         hidden = frozenset({"kill"}) if self.gputop.signals is None else frozenset()
         self.footer = Footer(hidden=hidden, id="footer")
         self.notice = Board(id="notice")
-        yield from (self.header, self.host_line, self.banner, self.gpus, self.chart, self.table, self.footer, self.notice)
-        with Horizontal(id="filter"):
-            self.filter_label = Board(id="filter-label")
-            yield self.filter_label
-            self.filter_text = Input(id="filter-text", select_on_focus=False)
-            self.filter_text.cursor_blink = False
-            yield self.filter_text
+        yield from (self.header, self.host_line, self.banner, self.gpus, self.table, self.footer, self.notice)
 
     def on_mount(self) -> None:
         self.table.focus()
@@ -78,15 +72,14 @@ class Dashboard(Screen[None]):
             self.show_snapshot(latest)
 
     def on_resize(self, event: events.Resize) -> None:
-        self.rearrange()
-
-    def on_screen_resume(self) -> None:
-        self.rearrange()
+        if self._plan is None or self._plan[0][:2] != tuple(self.app.size):
+            self.rearrange()
 
     # -- drawing
 
     def show_snapshot(self, snapshot: Snapshot) -> None:
         """Draw *snapshot*, unless the screen is paused."""
+        self.past.add(snapshot)
         if self.paused and self.snapshot is not None:
             return
         self.snapshot = only(snapshot, self.gputop.settings.gpus)[0]
@@ -129,7 +122,7 @@ class Dashboard(Screen[None]):
         if self.banner.display:
             self.banner.show([problem_line(snapshot.problems, view, width)])
         self.gpus.show_snapshot(snapshot, snapshot.gpus, self.gputop.history, arrangement, view)
-        if self.chart.display:
+        if self.chart is not None and self.chart.display:
             self.chart.show_snapshot(snapshot, self.gputop.history, view)
         if self.table.display:
             self.table.show_snapshot(snapshot, view)
@@ -160,22 +153,35 @@ class Dashboard(Screen[None]):
             show_table=settings.show_processes,
         )
         self._plan = (key, arrangement)
-        for board, lines in (
+        heights: list[tuple[Board, int]] = [
             (self.header, 1),
             (self.host_line, int(host)),
             (self.banner, int(banner)),
             (self.gpus, arrangement.gpus),
-            (self.chart, arrangement.chart),
             (self.table, arrangement.table),
             (self.footer, 1),
             (self.notice, 0),
-        ):
+        ]
+        if self.chart is not None:
+            heights.append((self.chart, arrangement.chart))
+        elif arrangement.chart:
+            self.call_after_refresh(self._bring_chart)
+        for board, lines in heights:
             shown = (board is self.notice) if small else lines > 0
             board.display = shown
             if shown:
-                board.styles.height = max(1, lines)
+                board.styles.height = board.lines_given = max(1, lines)
         self.footer.update()
         return arrangement
+
+    async def _bring_chart(self) -> None:
+        """The chart comes after the first picture: what it is made of takes a while to import."""
+        if self.chart is None:
+            from gputop.ui.widgets.history_chart import HistoryChart
+
+            self.chart = HistoryChart(id="chart")
+            await self.mount(self.chart, after=self.gpus)
+            self.rearrange()
 
     # -- keys
 
@@ -201,35 +207,25 @@ class Dashboard(Screen[None]):
             )
         )
 
-    def action_filter(self) -> None:
-        self.query_one("#filter").add_class("asked")
-        self.filter_label.show([((" Filter: ", "key+b@bar"),)])
-        self.filter_text.value = self.table.filter_text
-        self.filter_text.focus()
+    async def action_filter(self) -> None:
+        from gputop.ui.widgets.filter_prompt import FilterPrompt
 
-    @on(Input.Changed, "#filter-text")
-    def _filter_changed(self, event: Input.Changed) -> None:
-        problem = self.table.set_filter(event.value)
-        words = fit(" Filter: ", 9) if problem is None else fit(" Filter? ", 9)
-        self.filter_label.show([((words, "key+b@bar" if problem is None else "warning+b@bar"),)])
+        if not self.query(FilterPrompt):
+            await self.mount(FilterPrompt(self.table.filter_text, self._set_filter, self._filter_done))
+
+    def _set_filter(self, text: str) -> str | None:
+        problem = self.table.set_filter(text)
         self._want()
+        return problem
 
-    @on(Input.Submitted, "#filter-text")
     def _filter_done(self) -> None:
-        problem = self.table.set_filter(self.filter_text.value)
-        if problem is not None:
-            self.notify(problem, severity="warning", markup=False)
-        self._close_filter()
-
-    def _close_filter(self) -> None:
-        self.query_one("#filter").remove_class("asked")
         self.table.focus()
 
     def key_escape(self) -> None:
-        """Closes the filter and clears it; changes nothing else, since a torn escape sequence begins with it."""
-        if self.query_one("#filter").has_class("asked"):
-            self.table.set_filter("")
-            self._close_filter()
+        """Clears the filter, and nothing else: a torn escape sequence begins with it."""
+        if self.table.is_filtered:
+            self.table.clear_filter()
+            self._want()
 
     def action_tree(self) -> None:
         self._for_now(tree=not self.gputop.settings.tree)
@@ -246,7 +242,9 @@ class Dashboard(Screen[None]):
             if choice is not None:
                 self._for_now(sort=choice[0], sort_reverse=choice[1])
 
-        self.app.push_screen(SortScreen(settings.columns, settings.sort, settings.sort_reverse, self.gputop.view), picked)
+        self.app.push_screen(
+            SortScreen(settings.columns, settings.sort, settings.sort_reverse, self.gputop.view), picked
+        )
 
     @on(ProcessTable.SortChanged)
     def _sort_changed(self, event: ProcessTable.SortChanged) -> None:
@@ -263,7 +261,7 @@ class Dashboard(Screen[None]):
                 self._for_now(chart_metrics=(METRICS[at],))
             else:
                 self._for_now(show_chart=False)
-        if self.gputop.settings.show_chart and not self.chart.display:
+        if self.gputop.settings.show_chart and self._plan is not None and not self._plan[1].chart:
             self.notify("No room for the chart: it needs a taller window.", markup=False)
 
     def _for_now(self, **changes: Any) -> None:
@@ -275,22 +273,40 @@ class Dashboard(Screen[None]):
         if gputop.signals is None:
             self.notify("gputop runs with --read-only: it sends no signals.", severity="warning", markup=False)
             return
-        targets, hidden = self.table.targets()
-        if not targets:
-            self.notify("No process is at the cursor.", markup=False)
+        found = self.table.targets()
+        for target, words in found.refused:
+            self.notify(f"{target.key.pid}: {words}", severity="warning", markup=False)
+        if not found.chosen:
+            if not found.refused:
+                words = (
+                    "The tagged processes are hidden by the filter." if found.hidden else "No process is at the cursor."
+                )
+                self.notify(words, markup=False)
             return
         from gputop.ui.screens.kill import KillScreen
 
-        self.app.push_screen(KillScreen(targets, hidden, gputop.signals, lambda: gputop.poller.latest, gputop.view))
+        self.app.push_screen(
+            KillScreen(found.chosen, found.hidden, gputop.signals, lambda: gputop.poller.latest, gputop.view)
+        )
 
     def action_details(self) -> None:
         if self.gpus.has_focus and self.gpus.selected is not None:
             self._gpu_details(self.gpus.selected)
-        elif (process := self.table.cursor_process) is not None:
+        elif (row := self.table.cursor_row) is not None:
             from gputop.ui.screens.process import ProcessScreen
 
             gputop = self.gputop
-            self.app.push_screen(ProcessScreen(process, gputop.poller.latest, gputop.poller.details, gputop.view))
+            process = row.parts[0] if row.parts else row.process
+            self.app.push_screen(
+                ProcessScreen(
+                    process,
+                    lambda: gputop.poller.latest,
+                    gputop.poller.details,
+                    gputop.view,
+                    gputop.signals,
+                    self.past,
+                )
+            )
 
     @on(GpuArea.Activated)
     def _gpu_activated(self, event: GpuArea.Activated) -> None:
@@ -304,7 +320,7 @@ class Dashboard(Screen[None]):
         from gputop.ui.screens.gpu import GpuScreen
 
         gputop = self.gputop
-        self.app.push_screen(GpuScreen(uuid, gputop.poller.latest, gputop.history, gputop.view))
+        self.app.push_screen(GpuScreen(uuid, lambda: gputop.poller.latest, gputop.history, gputop.view, self.past))
 
     def action_tag(self) -> None:
         self.table.action_tag()
@@ -341,7 +357,9 @@ class Dashboard(Screen[None]):
     def action_release(self) -> None:
         poller = self.gputop.poller
         poller.released = not poller.released
-        words = "All GPU handles are let go of; g takes them again." if poller.released else "Taking the GPU handles again."
+        words = (
+            "All GPU handles are let go of; g takes them again." if poller.released else "Taking the GPU handles again."
+        )
         self.notify(words, markup=False)
 
     def action_next_pane(self) -> None:

@@ -220,7 +220,7 @@ class GpuScreen(Sheet[None]):
         for reason in event_reasons(seen) or ():
             text = "".join([" " if mask < 0 else full if mask & reason.bit else track for mask in masks])
             lines.append(spread(f"  {reason.words}", [(text, _SEVERITY[reason.severity][0])]))
-        return [*lines, spread("", [("2 s a cell, the newest at the right", "faint")])] if lines else []
+        return [*lines, spread("", [("2 s a cell, the newest at the right", "dim")])] if lines else []
 
     def _temperature(self, gpu: Gpu, cells: int) -> list[Line]:
         facts, view = gpu.facts, self.view

@@ -188,7 +188,7 @@ class ProcessScreen(Sheet[None]):
             if ring is not None:
                 lines += self._curve(ring.last(max(10, cells - 9)), total, row.gpu_index, cells)
         minutes = int(min(256, cells - 9) * 2 / 60)
-        lines.append(((f"The largest of every 2 s, up to the last {minutes} min, as far as it was followed", "faint"),))
+        lines.append(((f"The largest of every 2 s, up to the last {minutes} min, as far as it was followed", "dim"),))
         return lines
 
     def _curve(self, values: list[float], total: int | None, index: int, cells: int) -> list[Line]:

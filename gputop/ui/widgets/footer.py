@@ -21,7 +21,7 @@ class Footer(Board):
         self.note = ""
 
     def update(self) -> None:
-        line, self._places = footer_line(self._keys, self.size.width, self.note)
+        line, self._places = footer_line(self._keys, self.cells, self.note)
         self.show([line])
 
     def on_resize(self) -> None:
@@ -41,7 +41,11 @@ def footer_line(keys: list[Key], cells: int, note: str = "") -> tuple[Line, list
     x = 0
     for key in keys:
         label = f" {key.letter}" if letters else ""
-        piece: list[Span] = [(f" {key.fkey}", "key+b@bar"), (f"{label}", "accent@bar"), (f" {key.footer} " if letters else key.footer, "text@bar")]
+        piece: list[Span] = [
+            (f" {key.fkey}", "key+b@bar"),
+            (f"{label}", "accent@bar"),
+            (f" {key.footer} " if letters else key.footer, "text@bar"),
+        ]
         taken = sum(width(text) for text, _ in piece)
         if x + taken > cells:
             break

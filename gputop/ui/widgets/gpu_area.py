@@ -48,7 +48,9 @@ class GpuArea(Board):
         self._top = 0  # first line shown
         self._lines_of: list[tuple[int, int, int, int, str]] = []  # y, y after, x, x after, UUID; in lines of all GPUs
 
-    def show_snapshot(self, snapshot: Snapshot, gpus: tuple[Gpu, ...], history: History, plan: Plan, view: View) -> None:
+    def show_snapshot(
+        self, snapshot: Snapshot, gpus: tuple[Gpu, ...], history: History, plan: Plan, view: View
+    ) -> None:
         self._scene, self._gpus = (snapshot, history, plan, view), gpus
         self._draw_gpus()
 
@@ -72,9 +74,11 @@ class GpuArea(Board):
             )
             for gpu in self._gpus
         ]
-        cells = self.size.width
+        cells = self.cells
         self._lines_of = []
-        lines = self._cards(drawings, plan, cells, view) if plan.mode == "card" else self._rows(drawings, plan, cells, view)
+        lines = (
+            self._cards(drawings, plan, cells, view) if plan.mode == "card" else self._rows(drawings, plan, cells, view)
+        )
         self._top = max(0, min(self._top, len(lines) - plan.gpus))
         shown = lines[self._top : self._top + plan.gpus]
         hidden = len(lines) - self._top - plan.gpus

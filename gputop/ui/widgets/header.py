@@ -18,7 +18,7 @@ class Header(Board):
 
     def show_snapshot(self, snapshot: Snapshot, view: View, *, asked: float, paused: str = "") -> None:
         """*asked* is the refresh interval asked for, in seconds; *paused* words for a badge."""
-        self.show([header_line(snapshot, view, self.size.width, asked, paused)])
+        self.show([header_line(snapshot, view, self.cells, asked, paused)])
 
 
 def header_line(snapshot: Snapshot, view: View, cells: int, asked: float, paused: str = "") -> Line:
@@ -46,7 +46,11 @@ def _facts(snapshot: Snapshot, cells: int) -> list[str]:
     facts += [f"{count} × {name}" if cells >= 100 else f"{count}×{name}" for name, count in names.most_common(3)]
     driver = snapshot.driver
     if driver.version:
-        facts.append(f"driver {driver.version}" if cells >= 120 else f"driver {driver.version.rpartition('.')[0] or driver.version}")
+        facts.append(
+            f"driver {driver.version}"
+            if cells >= 120
+            else f"driver {driver.version.rpartition('.')[0] or driver.version}"
+        )
     if driver.cuda_version:
         facts.append(f"CUDA {driver.cuda_version}")
     return facts
@@ -70,7 +74,7 @@ class HostLine(Board):
     """One line about the host: CPU, memory, load; and what is wrong with the whole machine."""
 
     def show_snapshot(self, snapshot: Snapshot, view: View) -> None:
-        self.show([host_line(snapshot, view, self.size.width)])
+        self.show([host_line(snapshot, view, self.cells)])
 
 
 def host_line(snapshot: Snapshot, view: View, cells: int) -> Line:

@@ -1,0 +1,69 @@
+"""The line in which a filter is typed; the table follows every key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.widgets import Input
+
+from gputop.ui.board import Board
+from gputop.ui.cells import fit
+
+_LABEL = 10
+
+
+class FilterPrompt(Horizontal):
+    """Stands over the footer. Enter keeps the filter, Escape clears it; both take the prompt away."""
+
+    DEFAULT_CSS = f"""
+    FilterPrompt {{ dock: bottom; height: 1; width: 100%; background: $panel; }}
+    FilterPrompt Board {{ width: {_LABEL}; }}
+    FilterPrompt Input, FilterPrompt Input:focus {{
+        border: none; height: 1; width: 1fr; padding: 0; background: $panel;
+    }}
+    """
+
+    def __init__(self, text: str, change: Callable[[str], str | None], done: Callable[[], None]) -> None:
+        """*change* applies a filter and returns what is wrong with it, in words."""
+        super().__init__()
+        self._text, self._change, self._done = text, change, done
+        self._problem: str | None = None
+
+    def compose(self) -> ComposeResult:
+        self._label = Board()
+        yield self._label
+        self._input = Input(
+            self._text, placeholder="text  user:NAME  gpu:0  pid:123  type:C  mem>10G  !not", select_on_focus=False
+        )
+        self._input.cursor_blink = False  # blinking costs 3.6 KB/s
+        yield self._input
+
+    def on_mount(self) -> None:
+        self._say()
+        self._input.focus()
+
+    def _say(self) -> None:
+        words, style = (" Filter: ", "key+b@bar") if self._problem is None else (" Filter? ", "warning+b@bar")
+        self._label.show([((fit(words, _LABEL), style),)])
+
+    @on(Input.Changed)
+    def _changed(self, event: Input.Changed) -> None:
+        self._problem = self._change(event.value)
+        self._say()
+
+    @on(Input.Submitted)
+    async def _submitted(self) -> None:
+        if self._problem is not None:
+            self.notify(self._problem, severity="warning", markup=False)
+        await self._close()
+
+    async def key_escape(self) -> None:
+        self._change("")
+        await self._close()
+
+    async def _close(self) -> None:
+        await self.remove()
+        self._done()
