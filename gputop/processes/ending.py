@@ -206,7 +206,7 @@ class Endings:
 
     def _is_back(self, ending: Ending, uuid: str, held: int | None, snapshot: Snapshot) -> bool:
         gpu = snapshot.gpu(uuid)
-        if gpu is None or gpu.error is not None or gpu.late or gpu.read_at <= ending.exited_wall:
+        if gpu is None or gpu.error is not None or gpu.late or gpu.read_at < ending.exited_wall:
             return False
         if any(process.gpu_uuid == uuid and _is_same(process, ending) for process in snapshot.processes):
             ending.listed = True
