@@ -1,0 +1,15 @@
+"""The subcommands, a module each, imported when asked for.
+
+A module ``gputop.commands.NAME`` has
+
+* ``add_arguments(parser)``: its options (completions and the man page are made from the same parser);
+* ``run(options) -> int``: does it and returns the exit status; raises Refusal or SourceError in words;
+* ``prepare(arguments)``, where it has one: its arguments as argparse understands them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: Name and what it is for, in one line.
+COMMANDS: Final[dict[str, str]] = {}

@@ -1,0 +1,168 @@
+"""What the commands have in common: what is looked at, the settings, and output that may fail."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from gputop.model import Snapshot
+    from gputop.processes import HostReader, Signals
+    from gputop.settings import Settings
+    from gputop.sources import Source
+
+USAGE: Final = 2  # 3 to 8: see gputop.sources.SourceError
+NO_ANSWER: Final = 8
+
+TRY_ONCE: Final = "`gputop --once` prints one table, `gputop --once --json` one JSON object."
+
+
+class Refusal(Exception):
+    """What was asked for cannot be done. ``str()`` says why and what to do."""
+
+    def __init__(self, words: str, exit_status: int = USAGE) -> None:
+        super().__init__(words)
+        self.exit_status = exit_status
+
+
+# ------------------------------------------------------------------------- options
+
+
+def add_source_options(parser: argparse.ArgumentParser) -> None:
+    """What is looked at."""
+    parser.add_argument(
+        "--gpus",
+        metavar="LIST",
+        type=as_setting("gpus", lambda text: [name.strip() for name in text.split(",") if name.strip()]),
+        help="only these GPUs: indices, UUIDs (their first 8 digits will do) or PCI ids, with commas between",
+    )
+    parser.add_argument(
+        "--demo",
+        metavar="NAME",
+        nargs="?",
+        const="",
+        help="a simulated machine instead of this one; --demo=help lists them",
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="another course of the same demo")
+
+
+def as_setting(name: str, read: Callable[[str], Any] = str) -> Callable[[str], Any]:
+    """An argument that is a setting, checked as one."""
+
+    def checked(text: str) -> Any:
+        from gputop.settings import check
+
+        try:
+            return check(name, read(text))
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return checked
+
+
+def settings_of(options: argparse.Namespace) -> tuple[Settings, Path, tuple[str, ...]]:
+    """The command line over the file over the defaults; the file; what is wrong with it."""
+    from gputop import locations, settings_file
+
+    config: Path | None = getattr(options, "config", None)
+    path = config or locations.settings_file()
+    settings, problems = settings_file.load(path)
+    if config is not None and not path.exists():
+        problems = (*problems, f"{path}: not there yet; it will be once a setting is changed")
+    asked = {name: getattr(options, name, None) for name in ("refresh", "gpus", "ascii")}
+    changes = {name: value for name, value in asked.items() if value is not None}
+    if getattr(options, "no_color", False) or os.environ.get("NO_COLOR"):
+        changes["color"] = False
+    if getattr(options, "no_mouse", False):
+        changes["mouse"] = False
+    return settings.changed(**changes), path, problems
+
+
+# ------------------------------------------------------------------------- machine
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What is looked at and, unless it is only looked at, acted on."""
+
+    source: Source
+    host: HostReader
+    signals: Signals | None
+    simulated: bool
+
+
+def machine_of(options: argparse.Namespace, to_act: bool = False) -> Machine:
+    if options.demo is not None:
+        from gputop.sources.simulated import UnknownScenario, simulated_machine
+
+        try:
+            demo = simulated_machine(options.demo, options.seed)
+        except UnknownScenario as error:
+            raise Refusal(f"--demo: {error}") from None
+        return Machine(demo.source, demo.host, demo.signals if to_act else None, simulated=True)
+    from gputop.processes.identity import ProcHostReader
+    from gputop.sources.nvml import NvmlSource
+
+    signals: Signals | None = None
+    if to_act:
+        from gputop.processes.signals import ProcSignals
+
+        signals = ProcSignals()
+    return Machine(NvmlSource(), ProcHostReader(), signals, simulated=False)
+
+
+def scenarios() -> str:
+    from gputop.sources.simulated import SCENARIOS
+
+    lines = [(f"--demo={name}" if name else "--demo", words) for name, words in SCENARIOS.items()]
+    lines.append(("--demo=NxMODEL", "so many of those GPUs: 4xh200, 16xb200, 2xl40s"))
+    width = max(len(option) for option, _ in lines)
+    return "".join(f"  {option:<{width}}  {words}\n" for option, words in lines)
+
+
+def only_asked(snapshot: Snapshot, options: argparse.Namespace, settings: Settings) -> Snapshot:
+    """*snapshot* with the GPUs asked for. One named on the command line must be there; of those named in the settings
+    file some may be away, and if all are, all GPUs are shown: a problem says so."""
+    from gputop.model import replace
+    from gputop.selection import only
+
+    if not snapshot.gpus:
+        from gputop.sources.nvml import no_gpus
+
+        raise no_gpus()
+    selected, unknown = only(snapshot, settings.gpus)
+    if not unknown:
+        return selected
+    words = f"{', '.join(unknown)}: no such GPU, or more than one"
+    if options.gpus is not None:
+        there = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in snapshot.gpus)
+        raise Refusal(f"--gpus: {words}. There are: {there}")
+    selected = selected if selected.gpus else snapshot
+    return replace(selected, problems=(*selected.problems, f"settings: gpus: {words}"))
+
+
+# ------------------------------------------------------------------------- printing
+
+
+def is_terminal(stream: Any) -> bool:
+    return stream is not None and not stream.closed and stream.isatty()
+
+
+def print_out(text: str) -> int:
+    """Write to stdout, now. Raises Refusal where that fails, BrokenPipeError where nobody reads any more."""
+    if sys.stdout is None:
+        return 0
+    try:
+        sys.stdout.write(text.encode(sys.stdout.encoding or "ascii", "replace").decode(sys.stdout.encoding or "ascii"))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        raise Refusal(f"stdout cannot be written: {error.strerror or error}", 1) from None
+    return 0

@@ -1,0 +1,65 @@
+"""``gputop``: the dashboard."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Final
+
+from gputop.commands.common import TRY_ONCE, Refusal, is_terminal, machine_of, only_asked, print_out, settings_of
+
+FIRST_READING: Final = 3.0  # seconds the dashboard waits for one before it opens without
+
+
+def run(options: argparse.Namespace) -> int:
+    _require_terminal()
+    import gc
+
+    gc.disable()  # nothing that start-up makes is garbage; the app enables it
+    from gputop.bus import Bus
+    from gputop.history import History
+    from gputop.poller import Poller
+
+    settings, path, problems = settings_of(options)
+    machine = machine_of(options, to_act=not options.read_only)
+    bus, history = Bus(), History()
+    poller = Poller(machine.source, machine.host, bus, settings.refresh, history)
+    poller.start()
+    from gputop.ui import app  # takes a while: meanwhile the poller reads
+
+    first = poller.wait_for_first(FIRST_READING)
+    if poller.error is not None:
+        raise poller.error
+    if first is not None:
+        only_asked(first, options, settings)
+    status = app.run(
+        poller=poller,
+        bus=bus,
+        history=history,
+        settings=settings,
+        settings_path=path,
+        problems=problems,
+        signals=machine.signals,
+        simulated=machine.simulated,
+    )
+    poller.stop()
+    if options.print_on_exit and poller.latest is not None:
+        from gputop.commands.once import as_table
+        from gputop.selection import only
+
+        settings, _, _ = settings_of(options)  # as F2 left them
+        print_out(as_table(only(poller.latest, settings.gpus)[0], settings))
+    return status
+
+
+def _require_terminal() -> None:
+    """The dashboard reads keys from stdin and draws on stderr (Textual does, so that stdout can be piped)."""
+    for stream, words in ((sys.stdin, "The keyboard (stdin)"), (sys.stderr, "The screen (stderr)")):
+        if not is_terminal(stream):
+            raise Refusal(f"{words} is not a terminal, so there can be no dashboard. {TRY_ONCE}")
+    if os.environ.get("TERM", "") in ("", "dumb", "unknown"):
+        raise Refusal(
+            f"TERM is {os.environ.get('TERM') or 'not set'}: this terminal cannot show a dashboard "
+            f"(if it can, set TERM=xterm-256color). {TRY_ONCE}"
+        )
