@@ -28,6 +28,7 @@ def _hostile() -> dict[int, str]:
     table = {c: REPLACEMENT for c in (*range(0x20), *range(0x7F, 0xA0))}  # C0, DEL, C1: ESC among them
     table |= {c: REPLACEMENT for c in (0x061C, *range(0x202A, 0x202F), *range(0x2066, 0x206A))}  # bidi
     table |= {c: "" for c in (*range(0x200B, 0x2010), 0x00AD, 0x2060, 0xFEFF, *range(0xFE00, 0xFE10))}  # no width
+    table |= {c: REPLACEMENT for c in range(0xD800, 0xE000)}  # lone surrogates
     table |= {c: " " for c in (0x09, 0x0A, 0x0B, 0x0C, 0x0D, 0x2028, 0x2029)}
     return table
 
@@ -47,8 +48,7 @@ def clean_text(text: str | bytes, limit: int = 4096) -> str:
     text = text[:limit]
     if text.isascii() and text.isprintable():
         return text
-    text = text.translate(_HOSTILE)
-    return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
+    return text.translate(_HOSTILE)
 
 
 # --------------------------------------------------------------------- event reasons

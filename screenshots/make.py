@@ -1,0 +1,173 @@
+"""Pictures of gputop on simulated machines: `make screenshots`.
+
+Each is an SVG beside this file. The machines, their past and the clock are fixed, so that a picture changes only when
+gputop does. With `--png` they are also drawn as PNG (by rsvg-convert or cairosvg) to be looked at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ["TEXTUAL_COLOR_SYSTEM"] = "truecolor"
+os.environ["TZ"] = "UTC"
+time.tzset()
+
+from gputop.assemble import Assembler, assemble  # noqa: E402
+from gputop.bus import Bus  # noqa: E402
+from gputop.history import History  # noqa: E402
+from gputop.model import Snapshot  # noqa: E402
+from gputop.poller import Poller  # noqa: E402
+from gputop.settings import Settings  # noqa: E402
+from gputop.sources.simulated import simulated_machine  # noqa: E402
+from gputop.ui.app import GputopApp  # noqa: E402
+
+HERE = Path(__file__).parent
+NOW = 1796047351.0  # 14:02:31 on 30 November 2026
+PAST = 640.0  # seconds that are known when the picture is taken
+
+
+@dataclass(frozen=True)
+class Picture:
+    name: str
+    demo: str = ""
+    size: tuple[int, int] = (120, 40)
+    keys: tuple[str, ...] = ()
+    settings: tuple[tuple[str, Any], ...] = ()
+    watched: float = PAST
+
+
+SIZES = ((80, 24), (120, 40), (200, 60))
+LIGHT = (("theme", "gputop-light"),)
+PICTURES = (
+    Picture("dashboard"),
+    *(
+        Picture(f"{machine}-{columns}x{rows}-{shade}", demo, (columns, rows), settings=settings)
+        for machine, demo in (("two", ""), ("eight", "8xh200"))
+        for columns, rows in SIZES
+        for shade, settings in (("dark", ()), ("light", LIGHT))
+    ),
+    Picture("sixteen-80x24", "16xh100", (80, 24)),
+    Picture("one-120x40", "h200"),
+    Picture("mig-120x40", "mig"),
+    Picture("lost-gpu-120x40", "lost-gpu", watched=40),
+    Picture("hot-120x40", "hot"),
+    Picture("laptop-80x24", "laptop", (80, 24)),
+    Picture("tree-120x40", "8xh200", keys=("t",)),
+    Picture("utilization-120x40", "8xh200", keys=("c",)),
+    Picture("sixteen-colours-120x40", settings=(("theme", "ansi-16"),)),
+    Picture("monochrome-80x24", size=(80, 24), settings=(("theme", "monochrome"),)),
+    Picture("settings-120x40", keys=("f2",)),
+    Picture("settings-80x24", size=(80, 24), keys=("f2",)),
+    Picture("kill-120x40", keys=("down", "f9")),
+    Picture("help-120x40", keys=("f1",)),
+    Picture("sort-80x24", size=(80, 24), keys=("f6",)),
+    Picture("process-120x40", keys=("enter",)),
+    Picture("gpu-120x40", keys=("tab", "enter")),
+    Picture("filter-120x40", "8xh200", keys=("slash", *"mem>10G")),
+)
+
+
+async def svg(picture: Picture) -> str:
+    """The picture as SVG."""
+    clock = [NOW - picture.watched]
+    machine = simulated_machine(picture.demo, 7, clock=lambda: clock[0])
+    history, assembler = History(), Assembler()
+    driver = machine.source.open()
+
+    def look() -> Snapshot:
+        readings = [machine.source.read(slot) for slot in range(machine.source.count())]
+        pids = {process.pid for reading in readings for process in reading.processes}
+        facts = machine.host.read(pids)
+        exists = {pid: machine.host.exists(pid) for pid in pids - facts.keys()}
+        return assemble(
+            clock[0],
+            readings,
+            facts,
+            exists,
+            assembler=assembler,
+            host=machine.host.machine(),
+            driver=driver,
+            took=0.0071,
+            interval=0.5,
+            source=machine.source.name,
+        )
+
+    poller = Poller(machine.source, machine.host, Bus(), 0.5, history, clock=lambda: clock[0])  # never started
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings(refresh=0.5, **dict(picture.settings))
+        app = GputopApp(poller, Bus(), history, settings, Path(folder) / "config.toml", (), machine.signals)
+        async with app.run_test(size=picture.size) as pilot:
+            while clock[0] < NOW:
+                clock[0] += 1.0
+                snapshot = poller.latest = look()
+                history.add(snapshot)
+                app.dashboard.past.add(snapshot)
+            app.dashboard.show_snapshot(snapshot)
+            await _still(app, pilot)
+            for key in picture.keys:
+                await pilot.press(key)
+            await _still(app, pilot)
+            return app.export_screenshot(title="gputop")
+
+
+async def _still(app: GputopApp, pilot: Any) -> None:
+    """Until threads (chart, process details) have delivered."""
+    for _ in range(8):
+        await pilot.pause(0.12)
+    if app.screen is app.dashboard and app.poller.latest is not None:
+        app.dashboard.show_snapshot(app.poller.latest)
+        await pilot.pause(0.3)
+
+
+def png(text: str, file: Path) -> None:
+    """Draw an SVG with a monospace font of this machine."""
+    font = "JetBrains Mono" if "JetBrains" in _fonts() else "DejaVu Sans Mono"
+    text = text.replace("Fira Code", font).replace("<text ", '<text xml:space="preserve" ')
+    text = re.sub(r"(>)([^<]*)(</text>)", lambda m: m[1] + m[2].replace("&#160;", " ") + m[3], text)
+    with tempfile.NamedTemporaryFile("w", suffix=".svg") as temporary:
+        temporary.write(text)
+        temporary.flush()
+        if shutil.which("rsvg-convert"):
+            subprocess.run(["rsvg-convert", "-w", "1800", "-o", file, temporary.name], check=True)
+        else:
+            import cairosvg
+
+            cairosvg.svg2png(url=temporary.name, write_to=str(file), output_width=1800)
+
+
+def _fonts() -> str:
+    listed = shutil.which("fc-list")
+    return subprocess.run([listed], capture_output=True, text=True).stdout if listed else ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="only these pictures (beginnings of names)")
+    parser.add_argument("--png", metavar="FOLDER", type=Path, help="draw PNGs there too")
+    options = parser.parse_args()
+    for picture in PICTURES:
+        if options.names and not picture.name.startswith(tuple(options.names)):
+            continue
+        text = asyncio.run(svg(picture))
+        (HERE / f"{picture.name}.svg").write_text(text)
+        if options.png:
+            options.png.mkdir(parents=True, exist_ok=True)
+            png(text, options.png / f"{picture.name}.png")
+        print(picture.name, flush=True)
+
+
+if __name__ == "__main__":
+    main()
+    sys.stdout.flush()
+    os._exit(0)  # the chart's thread need not be waited for
