@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from gputop.model import Gpu, GpuProcess, Snapshot
+from gputop.processes.report import LeakReport
 
 QUEUE_LIMIT: Final = 1024
 
@@ -48,6 +49,11 @@ class ProcessStarted:
 class ProcessExited:
     at: float
     process: GpuProcess  # as it was seen last
+
+
+@dataclass(frozen=True, slots=True)
+class LeaksReported:
+    report: LeakReport
 
 
 @dataclass(frozen=True, slots=True)

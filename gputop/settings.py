@@ -125,6 +125,20 @@ def _gpu_names(value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_text(name) for name in names))
 
 
+def _names(value: Any) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_text(name) for name in _list(value)))
+
+
+def _whole(least: int, most: int) -> Check:
+    def check(value: Any) -> int:
+        number = _number(value)
+        if number != int(number) or not least <= number <= most:
+            raise ValueError(f"{_shown(value)} is not a whole number from {least} to {most}")
+        return int(number)
+
+    return check
+
+
 def _list(value: Any) -> list[Any]:
     if not isinstance(value, list | tuple):
         raise ValueError(f"{_shown(value)} is not a list")
@@ -199,6 +213,13 @@ class Settings:
     )
     threshold_power: Thresholds | None = _setting(
         None, _thresholds(200), "power, percent of the limit: a card at its cap works as it should, so none"
+    )
+
+    leak_idle_minutes: int = _setting(30, _whole(1, 10_080), "minutes without GPU use after which a process is IDLE")
+    leak_stopped_minutes: int = _setting(10, _whole(1, 10_080), "minutes a stopped process may hold GPU memory")
+    leak_gap_mib: int = _setting(512, _whole(64, 1 << 20), "MiB that no process accounts for before it is shown")
+    leak_ignore: tuple[str, ...] = _setting(
+        (), _names, "never suspected: words of command lines, or user:NAME; empty: nobody"
     )
 
     def __post_init__(self) -> None:
