@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Iterable
@@ -25,6 +24,7 @@ from gputop.poller import Poller
 from gputop.processes import Signals
 from gputop.settings import Settings
 from gputop.text import unicode_works
+from gputop.ui import leaving
 from gputop.ui.board import Board
 from gputop.ui.glyphs import ASCII, UNICODE
 from gputop.ui.keys import KEYS
@@ -52,6 +52,8 @@ def run(
     *signals* None: read-only. *problems*: what was wrong with the settings, to be shown.
     """
     app = GputopApp(poller, bus, history, settings, settings_path, problems, signals)
+    app.ending_signals = leaving.Signals()
+    leaving.end_with_terminal()
     app.run(mouse=settings.mouse)
     return app.return_code or 0
 
@@ -61,7 +63,12 @@ class GputopApp(App[None]):
 
     TITLE = "gputop"
     CSS_PATH = "gputop.tcss"
-    BINDINGS: ClassVar[list[Binding]] = [Binding("ctrl+c", "quit", show=False, priority=True)]  # type: ignore[assignment]
+    BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]  # on every screen
+        Binding("ctrl+c", "quit", show=False, priority=True),
+        Binding("ctrl+l", "repaint", show=False, priority=True),
+        Binding("ctrl+z", "suspend_process", show=False, priority=True),
+    ]
+    ending_signals: leaving.Signals | None = None
 
     def __init__(
         self,
@@ -144,13 +151,14 @@ class GputopApp(App[None]):
 
     def on_mount(self) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-            loop.add_signal_handler(number, self._end, 128 + number)
+        if self.ending_signals is not None:
+            self.ending_signals.hand_over(self._end)
         self.bus.subscribe(SnapshotTaken, self._on_snapshot_taken)
         self.bus.subscribe(GpuLost, lambda m: self._say_gpu(m.gpu.index, m.gpu.error, True), every=True)
         self.bus.subscribe(GpuBack, lambda m: self._say_gpu(m.gpu.index, "is back", False), every=True)
         self.bus.attach(loop)
         self.theme_changed_signal.subscribe(self, lambda _: self.dashboard.rearrange())
+        self.app_resume_signal.subscribe(self, lambda _: self.action_repaint())  # the shell wrote in between
         self.set_timer(SETTLED, self._settle)
         for words in self.settings_problems:
             self.notify(words, title="settings", severity="warning", timeout=10, markup=False)
@@ -178,9 +186,6 @@ class GputopApp(App[None]):
         self._close_messages_no_wait()
 
     def _on_snapshot_taken(self, message: SnapshotTaken) -> None:
-        if not _terminal_is_there():
-            self._end(128 + signal.SIGHUP)  # the terminal is gone and nobody said so: no spinning on a dead stdin
-            return
         self.post_message(SnapshotArrived(message.snapshot))
 
     def _say_gpu(self, index: int, words: str | None, bad: bool) -> None:
@@ -203,6 +208,12 @@ class GputopApp(App[None]):
     async def action_quit(self) -> None:
         self.exit(return_code=0)
 
+    def action_repaint(self) -> None:
+        """Write every cell anew: something else may have written on this terminal."""
+        self.dashboard.rearrange()
+        for screen in self.screen_stack:
+            screen.refresh(repaint=True, layout=True)
+
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The command palette: every action of the dashboard."""
         for key in KEYS:
@@ -214,8 +225,3 @@ class GputopApp(App[None]):
             await self.run_action(f"screen.{action}", self.dashboard)
 
         return run_it
-
-
-def _terminal_is_there() -> bool:
-    stream = sys.__stdin__
-    return stream is None or stream.closed or os.isatty(stream.fileno()) or "PYTEST_CURRENT_TEST" in os.environ

@@ -136,6 +136,6 @@ def available() -> bool:
 
 
 def install(screen: Screen[Any]) -> None:
-    """Give *screen* the exact compositor; call in its ``__init__``, after super's. Does nothing where it cannot work."""
+    """Give *screen* the exact compositor; call in its ``__init__``, after super's. Else it keeps its own."""
     if available() and type(getattr(screen, "_compositor", None)) is _compositor.Compositor:
         screen._compositor = ExactCompositor()

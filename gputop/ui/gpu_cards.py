@@ -20,7 +20,6 @@ from gputop.ui.layout import TALL_CARD_LINES
 from gputop.ui.palette import load_role
 from gputop.ui.view import View
 
-
 CURVE_LINES: Final = 3
 
 

@@ -41,10 +41,10 @@ class Shape:
     @classmethod
     def of(cls, drawings: list[GpuDrawing], cells: int, view: View) -> Shape:
         gpus = [drawing.gpu for drawing in drawings]
-        most = 8 if cells < 100 else 18 if cells < 160 else 26
+        most = 12 if cells < 100 else 18 if cells < 160 else 26
         return cls(
             cells=cells,
-            name=min(most, max((width(short_name(gpu.name)) for gpu in gpus), default=4)),
+            name=min(most, max((width(short_name(gpu.name, most)) for gpu in gpus), default=4)),
             gpm=any(gpu.sm_active_percent is not None or gpu.facts.gpm for gpu in gpus),
             fans=any(gpu.fans_percent for gpu in gpus),
             hbm=any(gpu.temperature_memory_celsius is not None for gpu in gpus),
@@ -64,8 +64,11 @@ class _Columns:
 
 
 #: Optional fields of the upper line, in the order they get room: (name, cells, what must be known).
-_OPTIONAL = (("sm", 6, "gpm"), ("tc", 6, "gpm"), ("bw", 6, "gpm"), ("mbw", 8, "no gpm"), ("pcie", 14, ""), ("hbm", 9, "hbm"),
-             ("fan", 9, "fans"), ("clock", 13, ""), ("nvlink", 17, "nvlink"), ("memclock", 14, ""))  # fmt: skip
+_OPTIONAL = (
+    *(("sm", 6, "gpm"), ("tc", 6, "gpm"), ("bw", 6, "gpm"), ("mbw", 8, "no gpm")),
+    *(("pcie", 14, ""), ("hbm", 9, "hbm"), ("fan", 9, "fans"), ("clock", 13, "")),
+    *(("nvlink", 17, "nvlink"), ("memclock", 14, "")),
+)
 
 
 @lru_cache(64)
@@ -94,7 +97,7 @@ def _left(drawing: GpuDrawing, shape: Shape, label: str) -> tuple[Span, ...]:
     mark = "▸" if drawing.selected else " "
     return (
         (f"{mark}{gpu.index:>2} ", f"{drawing.hue}+b"),
-        (fit(short_name(gpu.name), shape.name), "title" if not drawing.selected else "title+b"),
+        (fit(short_name(gpu.name, shape.name), shape.name), "title" if not drawing.selected else "title+b"),
         (f" {label}" if label else "", "dim"),
     )
 
@@ -155,7 +158,8 @@ def pair(drawing: GpuDrawing, shape: Shape, view: View) -> list[Line]:
     if "pcie" in has:
         upper.append((f" {pcie_text(gpu, view)}", "dim"))
     if "nvlink" in has:
-        upper.append((fit(f" NVL {glyphs.down}{units.rate(gpu.nvlink_rx_bytes_per_second):>5}{glyphs.up}{units.rate(gpu.nvlink_tx_bytes_per_second):>5}", 17), "dim"))  # fmt: skip
+        rx, tx = units.rate(gpu.nvlink_rx_bytes_per_second), units.rate(gpu.nvlink_tx_bytes_per_second)
+        upper.append((fit(f" NVL {glyphs.down}{rx:>5}{glyphs.up}{tx:>5}", 17), "dim"))
     taken = sum(width(text) for text, _ in upper)
     upper.append(_status(said[0] if said else None, shape.cells - taken))
 

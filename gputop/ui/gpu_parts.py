@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gputop import units
 from gputop.history import Track, Trend
 from gputop.model import Gpu, MigInstance, Severity
-from gputop.ui.cells import Line, Span, fit
+from gputop.ui.cells import Line, Span, fit, width
 from gputop.ui.glyphs import Glyphs, levels
 from gputop.ui.gpu_state import STYLE_OF, MemoryParts, severity_of, temperature_severity
 from gputop.ui.palette import gpu_role, load_role, soft_role
@@ -38,10 +38,13 @@ class GpuDrawing:
         return soft_role(self.gpu.index)
 
 
-def short_name(name: str) -> str:
-    """Without what all names have: ``NVIDIA GeForce RTX 4090`` is ``RTX 4090``."""
+def short_name(name: str, cells: int = 99) -> str:
+    """Without what all names have (``NVIDIA GeForce RTX 4090`` is ``RTX 4090``), and without the last words where the
+    whole name takes more than *cells*."""
     for prefix in ("NVIDIA ", "GeForce ", "Tesla "):
         name = name.removeprefix(prefix)
+    while width(name) > cells and " " in name:
+        name = name.rpartition(" ")[0]
     return name
 
 

@@ -148,12 +148,13 @@ def memory_remark(gpu: Gpu, parts: MemoryParts | None, trend: Trend | None, sett
             until = _until(trend.seconds_to_full)
             return Remark(max(severity, soon), f"{words} full in {until}", f"full {until}")
         return Remark(severity, words, words)
+    full = f"{share:.0f}% full" if severity >= Severity.WARNING else ""
     if parts.unattributed >= UNATTRIBUTED_SHOWN:
         size = units.size(parts.unattributed, settings.memory_unit)
-        return Remark(max(severity, Severity.INFO), f"{size} unattributed", f"{size} ?")
-    if severity >= Severity.WARNING:
-        return Remark(severity, f"{share:.0f}% full", f"{share:.0f}%")
-    return None
+        if full:
+            return Remark(severity, f"{full}, {size} unattributed", full)
+        return Remark(Severity.INFO, f"{size} unattributed", f"{size} ?")
+    return Remark(severity, full, f"{share:.0f}%") if full else None
 
 
 def _until(seconds: float) -> str:

@@ -13,16 +13,19 @@ CARD_LINES: Final = 8
 TALL_CARD_LINES: Final = 13
 CHART_LEAST: Final = 9
 CHART_MOST: Final = 18
+HOST_SCREEN: Final = 22  # lines a screen needs before the host gets one
+HOST_SPARE: Final = 8  # lines that must be left to the others then
 CHART_SCREEN: Final = 30  # lines a screen needs before a chart takes some
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Heights in lines; they and the header, the footer and the banner add up to the screen's."""
+    """Heights in lines; they, the header, the footer and the banner add up to the screen's."""
 
     mode: str  # "line", "pair", "card" or "none": how GPUs are drawn
     cards_abreast: int
     card_lines: int
+    host: int  # of the host line
     gpus: int  # of the GPU area; less than it wants to draw: it scrolls
     chart: int
     table: int
@@ -36,16 +39,20 @@ def plan(
     mig: int = 0,
     most_mig: int = 0,
     banner: bool = False,
+    show_host: bool = True,
     show_gpus: bool = True,
     show_chart: bool = True,
     show_table: bool = True,
 ) -> Plan:
     """Share *height* among *gpus* GPUs with *mig* MIG instances (at most *most_mig* on one), a chart and the table."""
-    room = max(0, height - 2 - banner)
+    host = int(show_host and height >= HOST_SCREEN)
+    room = max(0, height - 2 - banner - host)
     least_table = 0 if not show_table else 6 if height >= 20 else 4 if height >= 16 else 3
     mode, abreast, card_lines, wanted = "none", 1, CARD_LINES, 0
     if show_gpus and gpus:
         mode, abreast, card_lines, wanted = _gpu_mode(width, room, gpus, mig, most_mig, show_table or show_chart)
+    if host and room - wanted < HOST_SPARE:
+        host, room = 0, room + 1  # the GPUs need it more
     area = min(wanted, max(0, room - least_table))
     left = room - area
     chart = 0
@@ -58,7 +65,7 @@ def plan(
         area = room
     elif not show_table:
         chart = left
-    return Plan(mode, abreast, card_lines, area, chart, table)
+    return Plan(mode, abreast, card_lines, host, area, chart, table)
 
 
 def _gpu_mode(width: int, room: int, gpus: int, mig: int, most_mig: int, others: bool) -> tuple[str, int, int, int]:
@@ -68,7 +75,7 @@ def _gpu_mode(width: int, room: int, gpus: int, mig: int, most_mig: int, others:
     share = 0.45 if others else 1.0
     for lines in (TALL_CARD_LINES, CARD_LINES):
         wanted = rows * (lines + most_mig)
-        limit = room * (share if lines == CARD_LINES else share * 0.75)
+        limit = room * (share if lines == CARD_LINES else share * 0.8)
         if wanted <= limit:
             return "card", abreast, lines + most_mig, wanted
     if 2 * gpus + mig <= room * (0.7 if others else 1.0) and room - 2 * gpus - mig >= 6:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from gputop.ui.app import GputopApp
     from gputop.ui.widgets.history_chart import HistoryChart
 
-HOST_LINE_FROM = 22  # lines
-
 
 class Dashboard(Screen[None]):
     """Draws what :meth:`show_snapshot` is given and does what the keys ask for."""
@@ -136,18 +134,18 @@ class Dashboard(Screen[None]):
         """Give every board its lines, where that has changed."""
         settings = view.settings
         mig = [len(gpu.mig) for gpu in snapshot.gpus]
-        host = settings.show_host and height >= HOST_LINE_FROM
         banner = bool(snapshot.problems)
-        key = (width, height, len(mig), sum(mig), max(mig, default=0), banner, host, settings, small)
+        key = (width, height, len(mig), sum(mig), max(mig, default=0), banner, settings, small)
         if self._plan is not None and self._plan[0] == key:
             return self._plan[1]  # type: ignore[no-any-return]
         arrangement = plan(
             width,
-            height - host,
+            height,
             len(mig),
             mig=sum(mig),
             most_mig=max(mig, default=0),
             banner=banner,
+            show_host=settings.show_host,
             show_gpus=settings.show_gpus,
             show_chart=settings.show_chart,
             show_table=settings.show_processes,
@@ -155,7 +153,7 @@ class Dashboard(Screen[None]):
         self._plan = (key, arrangement)
         heights: list[tuple[Board, int]] = [
             (self.header, 1),
-            (self.host_line, int(host)),
+            (self.host_line, arrangement.host),
             (self.banner, int(banner)),
             (self.gpus, arrangement.gpus),
             (self.table, arrangement.table),

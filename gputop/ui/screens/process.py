@@ -243,7 +243,8 @@ class ProcessScreen(Sheet[None]):
             command = facts.command or facts.name or units.UNKNOWN
             indent = "  " * min(n, 8) if deeper else ""
             spans = ((indent, "text"), (f"{facts.key.pid:>7} ", "text"), (fit(facts.user or units.UNKNOWN, 9), "dim"))
-            lines.append((*spans, (fit(command, max(0, cells - 17 - len(indent))).rstrip(), "text")))
+            room = max(0, cells - 17 - len(indent))
+            lines.append((*spans, (fit(command[: 4 * room], room).rstrip(), "text")))  # measuring all of it takes long
         if len(relatives) > 40:
             lines.append(((f"… and {len(relatives) - 40} more", "dim"),))
         return lines or [(("none", "dim"),)]
