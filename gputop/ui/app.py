@@ -52,7 +52,7 @@ def run(
     *signals* None: read-only. *problems*: what was wrong with the settings, to be shown.
     """
     app = GputopApp(poller, bus, history, settings, settings_path, problems, signals)
-    app.ending_signals = leaving.Signals()
+    app.ending_signals = leaving.EndingSignals()
     leaving.end_with_terminal()
     app.run(mouse=settings.mouse)
     return app.return_code or 0
@@ -68,7 +68,7 @@ class GputopApp(App[None]):
         Binding("ctrl+l", "repaint", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", show=False, priority=True),
     ]
-    ending_signals: leaving.Signals | None = None
+    ending_signals: leaving.EndingSignals | None = None
 
     def __init__(
         self,
