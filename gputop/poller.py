@@ -103,6 +103,8 @@ class _HostSide(threading.Thread):
                 self.facts, self.exists, self.problem = facts, exists, None
             except OSError as error:
                 self.problem = f"the host's processes cannot be read: {error}"
+            except Exception as error:  # a fault of ours: shown, and the thread goes on
+                self.problem = f"internal error in reading the host's processes, please report it: {error!r}"
             self._done.set()
 
 
@@ -211,7 +213,9 @@ class Poller(threading.Thread):
                 self._connect()
                 attempt = 0
                 self._beat()
-            except SourceError as error:
+            except Exception as error:
+                if not isinstance(error, SourceError):  # a fault of ours must not freeze the screen unseen
+                    error = SourceError(f"internal error in the readings, please report it: {error!r}")
                 self.error = error
                 self._disconnect()
                 self._publish_problem(str(error))
