@@ -1,0 +1,319 @@
+"""Snapshots as lines of JSON: whole ones now and then, what changed in between, and exactly the same ones back.
+
+GPUs and processes are tables with a column a field, so that a line names a field once, not once a row. A line is
+``{"taken_at": …}`` with what differs from the line before; one with ``"whole": true`` differs from nothing. Of a table
+it has ``splice`` (rows taken out and put in, where they are others now) and the columns that changed: a list of all
+rows' values, or ``{"rows": […], "values": […]}``. A new row's cells are the defaults of :mod:`gputop.model`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+import types
+import typing
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any, Final
+
+from gputop.model import Gpu, GpuFacts, GpuProcess, HostFacts, Snapshot
+
+_encode: Final = json.JSONEncoder(separators=(",", ":")).encode
+
+_SCALARS: Final = ("took", "interval", "source", "problems", "host", "driver")  # of a snapshot, beside taken_at
+
+
+class BadLine(ValueError):
+    """A line is none of a recording's, or does not follow the one before it."""
+
+
+# --------------------------------------------------------------------------- cells
+
+
+def _plain(value: Any) -> Any:
+    """*value* as JSON has it. Of a dataclass only what is not the default."""
+    if value is None or isinstance(value, str | float):
+        return value
+    if isinstance(value, int):
+        return int(value) if isinstance(value, enum.Enum) else value
+    if isinstance(value, tuple):
+        return [_plain(entry) for entry in value]
+    return {
+        field.name: _plain(cell)
+        for field in dataclasses.fields(value)
+        if (cell := getattr(value, field.name)) is None or cell != _default(field)
+    }
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default is not dataclasses.MISSING:
+        return field.default
+    return field.default_factory() if field.default_factory is not dataclasses.MISSING else None
+
+
+Reader = Callable[[Any], Any]
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _reader(hint: Any) -> Reader:
+    """What makes a value of type *hint* of its JSON. Raises TypeError for a type no recording can hold (yet)."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        (inner,) = (_reader(part) for part in typing.get_args(hint) if part is not type(None))
+        return _as_it_is if inner is _as_it_is else lambda value: None if value is None else inner(value)
+    if typing.get_origin(hint) is tuple:
+        parts = typing.get_args(hint)
+        if parts[-1] is Ellipsis:
+            entry = _reader(parts[0])
+            return tuple if entry is _as_it_is else lambda value: tuple([entry(one) for one in value])
+        readers = [_reader(part) for part in parts]
+        return lambda value: tuple([read(one) for read, one in zip(readers, value, strict=True)])
+    if hint in (int, float, str, bool):
+        return _as_it_is
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return hint
+    if isinstance(hint, type) and issubclass(hint, tuple):  # a NamedTuple
+        return lambda value: hint(*value)
+    if dataclasses.is_dataclass(hint):
+        return _dataclass_reader(hint)
+    raise TypeError(f"{hint} cannot be recorded")
+
+
+def _dataclass_reader(class_: Any) -> Reader:
+    hints = typing.get_type_hints(class_)
+    readers = {field.name: _reader(hints[field.name]) for field in dataclasses.fields(class_)}
+
+    def read(value: dict[str, Any]) -> Any:
+        # A field this gputop does not know was added by a later one: it can be left out.
+        return class_(**{name: readers[name](cell) for name, cell in value.items() if name in readers})
+
+    return read
+
+
+# -------------------------------------------------------------------------- tables
+
+
+class _Layout:
+    """The columns of a table: the fields of *class_*, but those in *without*."""
+
+    def __init__(self, class_: Any, without: frozenset[str] = frozenset()) -> None:
+        hints = typing.get_type_hints(class_)
+        fields = [field for field in dataclasses.fields(class_) if field.name not in without]
+        self.class_ = class_
+        self.names = tuple(field.name for field in fields)
+        self.defaults = tuple(_default(field) for field in fields)
+        self.readers = {field.name: _reader(hints[field.name]) for field in fields}
+        self.get: Callable[[Any], tuple[Any, ...]] = attrgetter(*self.names)
+
+
+_GPUS: Final = _Layout(Gpu, frozenset({"facts"}))
+_FACTS: Final = _Layout(GpuFacts)
+_PROCESSES: Final = _Layout(GpuProcess, frozenset({"host"}))
+_HOSTS: Final = _Layout(HostFacts)  # the host's side of the process in the same row; key null: there is none
+
+_gpu_identity: Final[Callable[[Any], Any]] = attrgetter("uuid")
+_process_identity: Final[Callable[[Any], Any]] = attrgetter("pid", "gpu_uuid", "gpu_instance_id", "compute_instance_id")
+
+
+def _splice(old: Sequence[Any], new: Sequence[Any], identity: Callable[[Any], Any]) -> tuple[int, int, int] | None:
+    """(first row, rows taken out, rows put in) that makes the rows of *old* those of *new*, None where they are."""
+    if len(old) == len(new) and all(a is b or identity(a) == identity(b) for a, b in zip(old, new, strict=True)):
+        return None
+    before, after = [identity(row) for row in old], [identity(row) for row in new]
+    least = min(len(before), len(after))
+    head = next((n for n in range(least) if before[n] != after[n]), least)
+    tail = next((n for n in range(least - head) if before[-1 - n] != after[-1 - n]), least - head)
+    return head, len(before) - head - tail, len(after) - head - tail
+
+
+def _changes(layout: _Layout, old: Sequence[Any], new: Sequence[Any]) -> dict[str, Any]:
+    """The columns in which the rows of *new* differ from those of *old*; None is a row of defaults."""
+    names, defaults, get = layout.names, layout.defaults, layout.get
+    columns: dict[int, tuple[list[int], list[Any]]] = {}
+    for row, (before, after) in enumerate(zip(old, new, strict=True)):
+        if before is after:
+            continue
+        was, now = defaults if before is None else get(before), defaults if after is None else get(after)
+        for n, (a, b) in enumerate(zip(was, now, strict=True)):
+            if a is not b and (a != b or a.__class__ is not b.__class__):
+                column = columns.get(n)
+                if column is None:
+                    column = columns[n] = [], []
+                column[0].append(row)
+                column[1].append(_plain(b))
+    return {
+        names[n]: values if len(rows) == len(new) else {"rows": rows, "values": values}
+        for n, (rows, values) in columns.items()
+    }
+
+
+class LineWriter:
+    """Makes lines of snapshots. One that follows another must be read after it."""
+
+    def __init__(self) -> None:
+        self._before: Snapshot | None = None
+
+    def line(self, snapshot: Snapshot, whole: bool = False) -> bytes:
+        """The line of *snapshot* in ASCII, with its line feed; *whole*: one that needs none before it."""
+        before = None if whole else self._before
+        self._before = snapshot
+        content: dict[str, Any] = {"taken_at": snapshot.taken_at}
+        if before is None:
+            content["whole"] = True
+            before = _NOTHING
+        for name in _SCALARS:
+            old, new = getattr(before, name), getattr(snapshot, name)
+            if old is not new and (old != new or before is _NOTHING):
+                content[name] = _plain(new)
+        self._table(content, "gpus", before.gpus, snapshot.gpus, _GPUS, _gpu_identity, "facts", _FACTS)
+        self._table(
+            content, "processes", before.processes, snapshot.processes, _PROCESSES, _process_identity, "host", _HOSTS
+        )
+        return _encode(content).encode("ascii") + b"\n"
+
+    @staticmethod
+    def _table(
+        content: dict[str, Any],
+        name: str,
+        old: Sequence[Any],
+        new: Sequence[Any],
+        layout: _Layout,
+        identity: Callable[[Any], Any],
+        side: str,
+        side_layout: _Layout,
+    ) -> None:
+        """The table *name*, and what its rows have at their *side* (facts of a GPU, host of a process)."""
+        if old is new:
+            return
+        splice = _splice(old, new, identity)
+        table: dict[str, Any] = {}
+        if splice is not None:
+            head, out, in_ = splice
+            old = [*old[:head], *[None] * in_, *old[head + out :]]
+            table["splice"] = splice
+        table |= _changes(layout, old, new)
+        get = attrgetter(side)
+        beside = _changes(
+            side_layout, [None if row is None else get(row) for row in old], [get(row) for row in new]
+        )
+        if beside:
+            table[side] = beside
+        if table:
+            content[name] = table
+
+
+_NOTHING: Final = Snapshot(taken_at=0.0)
+
+
+# ------------------------------------------------------------------------- reading
+
+
+class _Table:
+    """The cells of a table as the lines so far left them, and its rows as objects, made when they are asked for."""
+
+    def __init__(self, layout: _Layout, side: str, side_layout: _Layout) -> None:
+        self._layout, self._side, self._side_layout = layout, side, side_layout
+        self._cells = {name: [] for name in layout.names}  # type: dict[str, list[Any]]
+        self._beside = {name: [] for name in side_layout.names}  # type: dict[str, list[Any]]
+        self._made: list[Any] = []  # None: to be made anew
+        self._made_beside: list[Any] = []
+        self._rows: tuple[Any, ...] | None = ()
+
+    def apply(self, table: dict[str, Any]) -> None:
+        self._rows = None
+        if "splice" in table:
+            head, out, in_ = table["splice"]
+            for made in (self._made, self._made_beside):
+                made[head : head + out] = [None] * in_
+            for layout, cells in ((self._layout, self._cells), (self._side_layout, self._beside)):
+                for name, default in zip(layout.names, layout.defaults, strict=True):
+                    cells[name][head : head + out] = [default] * in_
+        self._put(self._layout, self._cells, table, (self._made,))
+        self._put(self._side_layout, self._beside, table.get(self._side, {}), (self._made, self._made_beside))
+
+    def _put(self, layout: _Layout, cells: dict[str, list[Any]], changes: dict[str, Any], made: Any) -> None:
+        count = len(self._made)
+        for name, change in changes.items():
+            read = layout.readers.get(name)
+            if read is None:  # splice, the side, or a field of a later gputop
+                continue
+            column = cells[name]
+            rows, values = (range(count), change) if isinstance(change, list) else (change["rows"], change["values"])
+            if len(rows) != len(values):
+                raise BadLine(f"{name}: {len(values)} values for {len(rows)} rows")
+            for row, value in zip(rows, values, strict=True):
+                column[row] = read(value)
+                for objects in made:
+                    objects[row] = None
+
+    def rows(self) -> tuple[Any, ...]:
+        """The rows as they are now. A row in which nothing changed is the object it was."""
+        if self._rows is None:
+            for n, made in enumerate(self._made):
+                if made is None:
+                    self._made[n] = self._make(n)
+            self._rows = tuple(self._made)
+        return self._rows
+
+    def _make(self, n: int) -> Any:
+        beside = self._made_beside[n]
+        if beside is None and not ("key" in self._beside and self._beside["key"][n] is None):
+            beside = self._made_beside[n] = self._side_layout.class_(*[column[n] for column in self._beside.values()])
+        own = {name: column[n] for name, column in self._cells.items()}
+        own[self._side] = beside
+        return self._layout.class_(**own)
+
+
+class LineReader:
+    """Reads lines in their order; :meth:`snapshot` is what the last one said."""
+
+    def __init__(self) -> None:
+        self.taken_at: float | None = None  # of the last line read
+        self._clear()
+
+    def _clear(self) -> None:
+        self._gpus = _Table(_GPUS, "facts", _FACTS)
+        self._processes = _Table(_PROCESSES, "host", _HOSTS)
+        self._values: dict[str, Any] = {}
+
+    def read(self, line: bytes, gpus_only: bool = False) -> None:
+        """Take *line*. With *gpus_only* the processes are passed over (then :meth:`snapshot` has none that count).
+        Raises BadLine; what was read before is lost then."""
+        try:
+            content = json.loads(line)
+            if content.get("whole"):
+                self._clear()
+            elif self.taken_at is None:
+                raise BadLine("the first line is not a whole snapshot")
+            taken_at = content["taken_at"] + 0.0
+            for name, read in _SCALAR_READERS.items():
+                if name in content:
+                    self._values[name] = read(content[name])
+            if "gpus" in content:
+                self._gpus.apply(content["gpus"])
+            if "processes" in content and not gpus_only:
+                self._processes.apply(content["processes"])
+            self.taken_at = taken_at
+        except BadLine:
+            self.taken_at = None
+            raise
+        except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as error:
+            self.taken_at = None
+            raise BadLine(f"not a line of a recording: {error!r}"[:200]) from None
+
+    def snapshot(self) -> Snapshot:
+        if self.taken_at is None:
+            raise BadLine("nothing was read yet")
+        try:
+            return Snapshot(
+                taken_at=self.taken_at, gpus=self._gpus.rows(), processes=self._processes.rows(), **self._values
+            )
+        except (TypeError, AttributeError) as error:
+            raise BadLine(f"not a snapshot: {error}"[:200]) from None
+
+
+_SNAPSHOT_HINTS: Final = typing.get_type_hints(Snapshot)
+_SCALAR_READERS: Final = {name: _reader(_SNAPSHOT_HINTS[name]) for name in _SCALARS}
