@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,12 +97,13 @@ class Machine:
     simulated: bool
 
 
-def machine_of(options: argparse.Namespace, to_act: bool = False) -> Machine:
+def machine_of(options: argparse.Namespace, to_act: bool = False, clock: Callable[[], float] = time.time) -> Machine:
+    """What *options* say to look at. *clock* is a simulated machine's."""
     if options.demo is not None:
         from gputop.sources.simulated import UnknownScenario, simulated_machine
 
         try:
-            demo = simulated_machine(options.demo, options.seed)
+            demo = simulated_machine(options.demo, options.seed, clock)
         except UnknownScenario as error:
             raise Refusal(f"--demo: {error}") from None
         return Machine(demo.source, demo.host, demo.signals if to_act else None, simulated=True)

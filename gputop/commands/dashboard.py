@@ -5,9 +5,21 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from gputop.commands.common import TRY_ONCE, Refusal, is_terminal, machine_of, only_asked, print_out, settings_of
+from gputop.commands.common import (
+    TRY_ONCE,
+    Machine,
+    Refusal,
+    is_terminal,
+    machine_of,
+    only_asked,
+    print_out,
+    settings_of,
+)
+
+if TYPE_CHECKING:
+    from gputop.history import History
 
 FIRST_READING: Final = 3.0  # seconds the dashboard waits for one before it opens without
 
@@ -22,8 +34,11 @@ def run(options: argparse.Namespace) -> int:
     from gputop.poller import Poller
 
     settings, path, problems = settings_of(options)
-    machine = machine_of(options, to_act=not options.read_only)
     bus, history = Bus(), History()
+    if options.demo is None:
+        machine = machine_of(options, to_act=not options.read_only)
+    else:
+        machine = _demo(options, history)
     poller = Poller(machine.source, machine.host, bus, settings.refresh, history)
     poller.start()
     from gputop.ui import app  # takes a while: meanwhile the poller reads
@@ -51,6 +66,17 @@ def run(options: argparse.Namespace) -> int:
         settings, _, _ = settings_of(options)  # as F2 left them
         print_out(as_table(only(poller.latest, settings.gpus)[0], settings))
     return status
+
+
+def _demo(options: argparse.Namespace, history: History) -> Machine:
+    from gputop.commands.demo import PAST, STORIES, RewindableClock, remember
+
+    clock = RewindableClock()
+    if options.demo not in STORIES:
+        clock.rewind(PAST)
+    machine = machine_of(options, to_act=not options.read_only, clock=clock)
+    remember(machine.source, history, clock)
+    return machine
 
 
 def _require_terminal() -> None:

@@ -110,7 +110,7 @@ def _body(drawing: GpuDrawing, inner: int, tall: bool, view: View) -> list[Line]
         )
     )
     if tall and track is not None:
-        rows += _history(drawing, inner, text, track.utilization.last(bar), load_role(utilization), view)
+        rows += _history(drawing, inner, text, track.utilization.last(bar), drawing.soft, view)
 
     remark = memory_remark(gpu, drawing.parts, drawing.trend, view.settings)
     rows.append((("MEM  ", "dim"), *memory_bar(drawing, bar, view), (fit(f" {_sizes(drawing, view)}", text), "text")))

@@ -146,7 +146,9 @@ def memory_remark(gpu: Gpu, parts: MemoryParts | None, trend: Trend | None, sett
         if growing and trend.seconds_to_full is not None and trend.seconds_to_full < 2 * 86400:
             soon = Severity.CRITICAL if trend.seconds_to_full < 120 else Severity.WARNING
             until = _until(trend.seconds_to_full)
-            return Remark(max(severity, soon), f"{words} full in {until}", f"full {until}")
+            return Remark(
+                max(severity, soon), f"{words} full in {until}", f"full {until.replace(' min', 'm').replace(' ', '')}"
+            )
         return Remark(severity, words, words)
     full = f"{share:.0f}% full" if severity >= Severity.WARNING else ""
     if parts.unattributed >= UNATTRIBUTED_SHOWN:

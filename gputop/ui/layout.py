@@ -75,7 +75,7 @@ def _gpu_mode(width: int, room: int, gpus: int, mig: int, most_mig: int, others:
     share = 0.45 if others else 1.0
     for lines in (TALL_CARD_LINES, CARD_LINES):
         wanted = rows * (lines + most_mig)
-        limit = room * (share if lines == CARD_LINES else share * 0.8)
+        limit = room * (share if lines == CARD_LINES else share * 0.65)
         if wanted <= limit:
             return "card", abreast, lines + most_mig, wanted
     if 2 * gpus + mig <= room * (0.7 if others else 1.0) and room - 2 * gpus - mig >= 6:

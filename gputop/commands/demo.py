@@ -1,0 +1,54 @@
+"""The demo's past: a newcomer's first look should find curves, not empty charts.
+
+The simulated machine is started some minutes ago and its readings since then are put into the history. Machines whose
+story begins when one looks (a GPU that will be lost, a run out of memory) have no past.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from gputop.assemble import Assembler, assemble
+from gputop.history import History
+from gputop.sources import Source
+
+PAST: Final = 600.0  # seconds
+STEP: Final = 4.0
+PATIENCE: Final = 0.3  # seconds of computing; a machine that takes longer has a shorter past
+STORIES: Final = frozenset({"lost-gpu", "busy-oom", "slow", "hang", "empty", "no-gpus", "crowd", "thousand"})
+
+
+class RewindableClock:
+    """Epoch seconds; some time ago until :meth:`catch_up`."""
+
+    def __init__(self) -> None:
+        self._now: float | None = None
+
+    def rewind(self, seconds: float) -> None:
+        self._now = time.time() - seconds
+
+    def step(self, seconds: float) -> bool:
+        """Go on; False when the present is reached."""
+        if self._now is None or self._now + seconds >= time.time():
+            return False
+        self._now += seconds
+        return True
+
+    def catch_up(self) -> None:
+        self._now = None
+
+    def __call__(self) -> float:
+        return time.time() if self._now is None else self._now
+
+
+def remember(source: Source, history: History, clock: RewindableClock) -> None:
+    """Fill *history* with what *source*, which lives by *clock*, shows from then until now."""
+    source.open()
+    assembler = Assembler()
+    deadline = time.monotonic() + PATIENCE
+    while clock.step(STEP) and time.monotonic() < deadline:
+        readings = [source.read(slot) for slot in range(source.count())]
+        history.add(assemble(clock(), readings, {}, {}, assembler=assembler, interval=STEP))
+    clock.catch_up()
+    source.close()
