@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+import time
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -27,6 +28,11 @@ from gputop.ui.widgets.process_table import ProcessTable
 if TYPE_CHECKING:
     from gputop.ui.app import GputopApp
     from gputop.ui.widgets.history_chart import HistoryChart
+
+NO_ANSWER_YET: Final = (
+    "the driver has not answered yet; without persistence mode it takes seconds for each GPU to start, "
+    "and a hung one never answers: see `dmesg`"
+)
 
 
 class Dashboard(Screen[None]):
@@ -65,13 +71,14 @@ class Dashboard(Screen[None]):
 
     def on_mount(self) -> None:
         self.table.focus()
-        latest = self.gputop.poller.latest
-        if latest is not None:
-            self.show_snapshot(latest)
+        self.show_snapshot(self.gputop.poller.latest or self._no_answer_yet())
 
     def on_resize(self, event: events.Resize) -> None:
         if self._plan is None or self._plan[0][:2] != tuple(self.app.size):
             self.rearrange()
+
+    def _no_answer_yet(self) -> Snapshot:
+        return Snapshot(time.time(), problems=(NO_ANSWER_YET,), interval=self.gputop.settings.refresh)
 
     # -- drawing
 
@@ -367,8 +374,7 @@ class Dashboard(Screen[None]):
         self.focus_previous()
 
     def action_repaint(self) -> None:
-        self.rearrange()
-        self.refresh(repaint=True, layout=True)
+        self.gputop.action_repaint()
 
     def action_suspend(self) -> None:
         self.app.action_suspend_process()
