@@ -25,7 +25,7 @@ class Dialog(ModalScreen[ResultT]):
     """
 
     DEFAULT_CSS: ClassVar[str] = """
-    Dialog { align: center middle; background: transparent; overflow: hidden; }
+    Dialog { align: center middle; overflow: hidden; }
     Dialog > Board { width: 10; height: 3; }
     """
     ALLOW_SELECT: ClassVar[bool] = False
@@ -35,6 +35,7 @@ class Dialog(ModalScreen[ResultT]):
     def __init__(self, view: View) -> None:
         super().__init__()
         install(self)
+        self.styles.background = "transparent"  # the application's style for screens would win over this class's
         self.view = view
         self.board = Board()
 
