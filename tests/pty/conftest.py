@@ -21,7 +21,10 @@ MAIN = "import sys; from gputop.cli import main; sys.exit(main())"
 DRAWN = "Quit"  # the footer's last word: the first screen is complete
 
 #: What a developer's own shell must not decide.
-_DROPPED = ("SIMNVML_", "XDG_", "TMUX", "STY", "LC_", "COLUMNS", "LINES", "NO_COLOR", "COLORTERM", "PYTEST_", "PYTHON", "TEXTUAL")
+_DROPPED = (
+    *("SIMNVML_", "XDG_", "TMUX", "STY", "LC_", "COLUMNS", "LINES", "NO_COLOR", "COLORTERM"),
+    *("PYTEST_", "PYTHON", "TEXTUAL"),
+)
 
 
 class Start(Protocol):

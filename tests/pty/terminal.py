@@ -337,7 +337,9 @@ _MODES = (
 
 
 def _said(what: object) -> str:
-    return repr(what.pattern) if isinstance(what, re.Pattern) else repr(what) if isinstance(what, str) else "a condition"
+    if callable(what):
+        return "a condition"
+    return repr(what.pattern if isinstance(what, re.Pattern) else what)
 
 
 # ------------------------------------------------------------------------------ the terminal's side
@@ -348,7 +350,10 @@ _QUERY = re.compile(
 )
 _UNFINISHED = re.compile(rb"\x1b(?:\[[0-9;?<=>$]*|[P_^\]][^\x1b\x07]*\x1b?)?\Z")
 # What pyte would print or misread: strings to the device, private sequences.
-_STRIP = re.compile(rb"\x1b[P_^][^\x1b]*\x1b\\|\x1b\][^\x1b\x07]*(?:\x07|\x1b\\)|\x1b\[[<=>][0-9;]*[A-Za-z]|\x1b\[[0-9;?]*\$[a-z]")
+_STRIP = re.compile(
+    rb"\x1b[P_^][^\x1b]*\x1b\\|\x1b\][^\x1b\x07]*(?:\x07|\x1b\\)"
+    rb"|\x1b\[[<=>][0-9;]*[A-Za-z]|\x1b\[[0-9;?]*\$[a-z]"
+)
 
 
 class Answers:

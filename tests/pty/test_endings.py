@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import time
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.driver import SimulatedDriver
-from tests.pty.conftest import Start
+from tests.pty.conftest import GPUTOP, Start, environment
 from tests.pty.terminal import ENTER_SCREEN, LEAVE_SCREEN, PATIENCE, Terminal
 
 _ESCAPE = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[()][A-Z0-9]|\x1b[=>78]")
@@ -46,8 +47,11 @@ def test_the_terminal_is_restored(gputop: Start, end: str | signal.Signals, stat
     _assert_clean(terminal)
 
 
-@pytest.mark.parametrize("opened", ["F1", "F2", "F6", "F9", "enter", "slash"])
-@pytest.mark.parametrize("end", [signal.SIGTERM, "ctrl+c"])
+@pytest.mark.parametrize(
+    ("opened", "end"),
+    [("F1", signal.SIGTERM), ("F2", "ctrl+c"), ("F6", signal.SIGTERM), ("F9", "ctrl+c"), ("enter", signal.SIGTERM),
+     ("slash", "ctrl+c"), ("ctrl+p", signal.SIGTERM)],
+)  # fmt: skip
 def test_the_terminal_is_restored_from_every_screen(gputop: Start, opened: str, end: str | signal.Signals) -> None:
     terminal = gputop("--demo")
     before = terminal.text()
@@ -163,13 +167,28 @@ def test_a_lost_connection_ends_it_and_nothing_spins(
 # ------------------------------------------------------------------------------------------ Ctrl+Z
 
 
-def test_ctrl_z_gives_the_shell_back_and_fg_the_screen(gputop: Start) -> None:
-    terminal = gputop(
-        "--demo", prefix=("bash", "--norc", "--noprofile", "-i", "-c", '"$@"; echo "status $?"; jobs; fg; echo end $?', "x")
-    )
-    terminal.press("ctrl+z")
-    try:
-        terminal.wait_for("Stopped", 10)
-    except AssertionError:
-        assert "SIMULATED" in terminal.text(), "neither stopped nor going on"
-        raise
+def test_ctrl_z_gives_the_shell_back_and_fg_the_screen(home: Path) -> None:
+    shell = ["bash", "--norc", "--noprofile", "-i"]
+    with Terminal(shell, env={**environment(home), "PS1": "ready> "}) as terminal:
+        terminal.wait_for("ready>")
+        terminal.type(" ".join(map(shlex.quote, [*GPUTOP, "--demo"])) + "\n")
+        terminal.wait_for("Quit")
+        for opened in ("", "F2"):  # from another screen as well
+            if opened:
+                terminal.press(opened)
+                terminal.wait_for("Settings")
+            mark = terminal.mark()
+            terminal.press("ctrl+z")
+            terminal.wait_for("Stopped")
+            stopped = terminal.since(mark)
+            for code in (LEAVE_SCREEN, b"\x1b[?25h", b"\x1b[?1003l"):
+                assert stopped.rfind(code) > stopped.rfind(code[:-1] + (b"l" if code[-1:] == b"h" else b"h"))
+            terminal.type("echo so$((1+1))far\n")
+            terminal.wait_for("so2far")
+            terminal.resize(*((100, 30) if opened else (120, 36)))  # meanwhile
+            terminal.type("fg\n")
+            terminal.wait_for(lambda opened=opened: ("Settings" if opened else "SIMULATED") in terminal.lines()[0])
+            terminal.wait_gone("Stopped")
+        terminal.press("esc", "q")
+        terminal.wait_for("ready>")
+        assert "SIMULATED" not in terminal.left_behind.decode()
