@@ -206,6 +206,13 @@ class History:
         return self.tracks.get(uuid)
 
 
+class NoHistory(History):
+    """For those who look at the present only: nothing is kept."""
+
+    def add(self, snapshot: Snapshot) -> None:
+        pass
+
+
 # ----------------------------------------------------------------------------- trend
 
 TREND_WINDOW: Final = 180.0  # seconds looked back

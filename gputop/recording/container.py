@@ -1,9 +1,9 @@
 """The file a recording is in: groups of lines, each a Zstandard frame that begins with a whole snapshot, each followed
 by a footer that says what is in it and where the footer before is.
 
-Header and footers are *skippable frames* (RFC 8878, 3.1.2), so the file as a whole is Zstandard: ``zstdcat FILE`` prints
-its lines. A record is flushed as whole blocks and written by one write(2): what a killed recorder leaves can be read up
-to its last record, and :func:`mend` makes a proper end of it.
+Header and footers are *skippable frames* (RFC 8878, 3.1.2), so the file as a whole is Zstandard: ``zstdcat FILE``
+prints its lines. A record is flushed as whole blocks and written by one write(2): what a killed recorder leaves can be
+read up to its last record, and :func:`mend` makes a proper end of it.
 """
 
 from __future__ import annotations
@@ -158,9 +158,10 @@ def read_index(descriptor: int, size: int) -> Index:
         if found.group.offset == begin:
             break
         before = _footer_at(descriptor, found.previous) if found.previous else None
+        if before is None:
+            before = _last_footer(descriptor, begin, found.group.offset)
         if before is None or before.offset + _FOOTER.size != found.group.offset:
             damage = "a part in its middle is damaged"
-            before = _last_footer(descriptor, begin, min(found.group.offset, before.offset if before else size))
         found = before
     groups.reverse()
     lines, good = salvage(_read(descriptor, after_footers, size - after_footers))

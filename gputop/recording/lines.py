@@ -196,9 +196,7 @@ class LineWriter:
             table["splice"] = splice
         table |= _changes(layout, old, new)
         get = attrgetter(side)
-        beside = _changes(
-            side_layout, [None if row is None else get(row) for row in old], [get(row) for row in new]
-        )
+        beside = _changes(side_layout, [None if row is None else get(row) for row in old], [get(row) for row in new])
         if beside:
             table[side] = beside
         if table:
