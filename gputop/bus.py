@@ -57,6 +57,41 @@ class LeaksReported:
 
 
 @dataclass(frozen=True, slots=True)
+class Alarm:
+    """What an alarm is about. ``rule`` is its condition as it was written; (``rule``, ``subject``) names the alarm."""
+
+    rule: str
+    subject: str  # "GPU-…", "GPU-…/41832", "pid 1234"
+    words: str  # what is so, in a sentence
+    gpu: Gpu | None = None
+    process: GpuProcess | None = None
+    value: float | None = None  # of the condition's first quantity, in *unit*
+    unit: str | None = None  # percent, bytes, celsius, watts, seconds, bytes/window
+    xid: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmRaised:
+    at: float
+    alarm: Alarm
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmCleared:
+    at: float
+    alarm: Alarm
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmUnclear:
+    """Whether a condition holds cannot be told for some time; *over*: it can again. The alarm stays as it was."""
+
+    at: float
+    alarm: Alarm
+    over: bool
+
+
+@dataclass(frozen=True, slots=True)
 class MessagesLost:
     """A subscriber with ``every=True`` was too slow for *count* messages."""
 
