@@ -87,6 +87,7 @@ class GputopApp(App[None]):
         self.settings, self.settings_path = settings, settings_path
         self.settings_problems = problems
         self.signals = signals
+        self._told_lost: set[str] = set()  # UUIDs
         self.ascii_only = settings.ascii if settings.ascii is not None else not unicode_works(sys.__stderr__)
         Board.ascii_only = self.ascii_only
         for theme in THEMES:
@@ -154,8 +155,8 @@ class GputopApp(App[None]):
         if self.ending_signals is not None:
             self.ending_signals.hand_over(self._end)
         self.bus.subscribe(SnapshotTaken, self._on_snapshot_taken)
-        self.bus.subscribe(GpuLost, lambda m: self._say_gpu(m.gpu.index, m.gpu.error, True), every=True)
-        self.bus.subscribe(GpuBack, lambda m: self._say_gpu(m.gpu.index, "is back", False), every=True)
+        self.bus.subscribe(GpuLost, self._on_gpu_lost, every=True)
+        self.bus.subscribe(GpuBack, self._on_gpu_back, every=True)
         self.bus.attach(loop)
         self.theme_changed_signal.subscribe(self, lambda _: self.dashboard.rearrange())
         self.app_resume_signal.subscribe(self, lambda _: self.action_repaint())  # the shell wrote in between
@@ -188,8 +189,16 @@ class GputopApp(App[None]):
     def _on_snapshot_taken(self, message: SnapshotTaken) -> None:
         self.post_message(SnapshotArrived(message.snapshot))
 
-    def _say_gpu(self, index: int, words: str | None, bad: bool) -> None:
-        self.post_message(GpuEvent(f"GPU {index} {'' if not bad else 'is in trouble: '}{words}", bad))
+    def _on_gpu_lost(self, message: GpuLost) -> None:
+        gpu, latest = message.gpu, self.poller.latest
+        if latest is None or gpu.error not in latest.problems:  # what ails all of them is in the banner, once
+            self._told_lost.add(gpu.uuid)
+            self.post_message(GpuEvent(f"GPU {gpu.index} is in trouble: {gpu.error}", bad=True))
+
+    def _on_gpu_back(self, message: GpuBack) -> None:
+        if message.gpu.uuid in self._told_lost:
+            self._told_lost.remove(message.gpu.uuid)
+            self.post_message(GpuEvent(f"GPU {message.gpu.index} is back", bad=False))
 
     def on_snapshot_arrived(self, message: SnapshotArrived) -> None:
         self.dashboard.show_snapshot(message.snapshot)
@@ -218,7 +227,8 @@ class GputopApp(App[None]):
         """The command palette: every action of the dashboard."""
         for key in KEYS:
             if key.action != "suspend":
-                yield SystemCommand(key.words.capitalize(), f"key {key.shown}", self._runner(key.action))
+                words = key.words[0].upper() + key.words[1:]
+                yield SystemCommand(words, f"key {key.shown}", self._runner(key.action))
 
     def _runner(self, action: str) -> Any:
         async def run_it() -> None:
