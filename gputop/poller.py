@@ -330,7 +330,7 @@ class Poller(threading.Thread):
         self._pids = pids
         if pids - host.facts.keys() - host.exists.keys() or host.machine is None:
             host.ask(pids, ())
-            host.wait(FIRST_FACTS)
+            host.wait(FIRST_FACTS if self.latest is not None else 5 * FIRST_FACTS)
 
     def _read_host(self) -> None:
         now = time.monotonic()

@@ -116,7 +116,7 @@ class GputopApp(App[None]):
 
     def change_settings(self, settings: Settings) -> str | None:
         """Apply *settings* and save what changed. Returns why they could not be saved, in words, or None."""
-        before, self.settings = self.settings, settings
+        before = self.settings
         names = [name for name in Settings.__dataclass_fields__ if getattr(before, name) != getattr(settings, name)]
         if not names:
             return None

@@ -10,7 +10,7 @@ Textual's own output when a name is missing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from textual import _compositor
 from textual.screen import Screen
@@ -29,22 +29,82 @@ _SWITCHES: Final = ((1, "1", "22"), (2, "2", "22"), (8, "4", "24"), (64, "7", "2
 _SWITCHED: Final = 1 | 2 | 8 | 64
 
 
+_changes: dict[tuple[Style | None, Style | None, ColorSystem | None], str] = {}
+
+
+def change_of_style(before: Style | None, after: Style | None, system: ColorSystem | None) -> str:
+    """The escape sequence from one style to another, kept: the difference where that is enough, else all of it."""
+    key = (before, after, system)
+    sequence = _changes.get(key)
+    if sequence is None:
+        if len(_changes) > 4096:
+            _changes.clear()
+        sequence = _changes[key] = "" if system is None else _sequence(before, after, system)
+    return sequence
+
+
+def _sequence(before: Style | None, after: Style | None, system: ColorSystem) -> str:
+    if before is not None and after is not None and _can_change(before, after):
+        codes = _attribute_codes(before, after)
+        if after._color is not None and before._color != after._color:
+            codes += after._color.downgrade(system).get_ansi_codes()
+        if after._bgcolor is not None and before._bgcolor != after._bgcolor:
+            codes += after._bgcolor.downgrade(system).get_ansi_codes(False)
+        return f"\x1b[{';'.join(codes)}m" if codes else ""
+    full = Strip.render_ansi(after, system) if after else ""
+    return f"\x1b[0;{full}m" if full else "\x1b[0m"
+
+
+def _can_change(before: Style, after: Style) -> bool:
+    """Whether the difference can be told without a reset: no colour goes back to the terminal's own, and no attribute
+    but the four of :data:`_SWITCHES` changes."""
+    changed = (before._attributes & before._set_attributes) ^ (after._attributes & after._set_attributes)
+    return (
+        changed & ~_SWITCHED == 0
+        and (after._color is not None or before._color is None)
+        and (after._bgcolor is not None or before._bgcolor is None)
+    )
+
+
+def _attribute_codes(before: Style, after: Style) -> list[str]:
+    old, new = before._attributes & before._set_attributes, after._attributes & after._set_attributes
+    off = {code for bit, _, code in _SWITCHES if old & bit and not new & bit}
+    # 22 ends both bold and dim, so the one that stays must be said again
+    return sorted(off) + [on for bit, on, code in _SWITCHES if new & bit and (not old & bit or code in off)]
+
+
+class ExactPaint(_compositor.LayoutUpdate):
+    """A full paint that says the differences of styles only: half the bytes."""
+
+    def render_segments(self, console: Console) -> str:
+        system = console._color_system
+        out: list[str] = []
+        add = out.append
+        before: Style | None = None
+        for y, line in enumerate(self.strips, self.region.y):
+            add(f"\x1b[{y + 1};{self.region.x + 1}H")
+            for strip in line:
+                for text, style, control in strip._segments:
+                    if text and not control:
+                        if style is not before:
+                            add(change_of_style(before, style, system))
+                            before = style
+                        add(text)
+        add("\x1b[0m")
+        return "".join(out)
+
+
 class ExactUpdate(_compositor.ChopsUpdate):
     """A partial update that crops on both sides and says each style once."""
-
-    _changes: ClassVar[dict[tuple[Any, Any, Any], str]] = {}  # (style before, style after, colours) -> escape sequence
 
     def render_segments(self, console: Console) -> str:
         """All pieces of a style together, one style after the other: a colour costs 17 bytes, a move 5 to 9."""
         system = console._color_system
-        changes, restyle = self._changes, self._restyle
         out: list[str] = []
         add = out.append
         before: Style | None = None
         for style, pieces in self._by_style().items():
-            key = (before, style, system)
-            change = changes.get(key)
-            add(restyle(*key) if change is None else change)
+            add(change_of_style(before, style, system))
             before = style
             at_y = at_x = -1
             for y, x, text in pieces:
@@ -78,47 +138,13 @@ class ExactUpdate(_compositor.ChopsUpdate):
                         left += width(text)
         return found
 
-    @classmethod
-    def _restyle(cls, before: Style | None, after: Style | None, system: ColorSystem | None) -> str:
-        """The escape sequence from one style to another: the difference where that is enough, else all of it."""
-        sequence = ""
-        if system is not None:
-            full = Strip.render_ansi(after, system) if after else ""
-            sequence = f"\x1b[0;{full}m" if full else "\x1b[0m"
-            if before is not None and after is not None and cls._can_change(before, after):
-                codes = cls._attribute_codes(before, after)
-                if after._color is not None and before._color != after._color:
-                    codes += after._color.downgrade(system).get_ansi_codes()
-                if after._bgcolor is not None and before._bgcolor != after._bgcolor:
-                    codes += after._bgcolor.downgrade(system).get_ansi_codes(False)
-                sequence = f"\x1b[{';'.join(codes)}m" if codes else ""
-        if len(cls._changes) > 4096:
-            cls._changes.clear()
-        cls._changes[before, after, system] = sequence
-        return sequence
-
-    @staticmethod
-    def _can_change(before: Style, after: Style) -> bool:
-        """Whether the difference can be told without a reset: no colour goes back to the terminal's own, and no
-        attribute but the four of :data:`_SWITCHES` changes."""
-        changed = (before._attributes & before._set_attributes) ^ (after._attributes & after._set_attributes)
-        return (
-            changed & ~_SWITCHED == 0
-            and (after._color is not None or before._color is None)
-            and (after._bgcolor is not None or before._bgcolor is None)
-        )
-
-    @staticmethod
-    def _attribute_codes(before: Style, after: Style) -> list[str]:
-        old, new = before._attributes & before._set_attributes, after._attributes & after._set_attributes
-        off = {code for bit, _, code in _SWITCHES if old & bit and not new & bit}
-        codes = sorted(off)
-        # 22 ends both bold and dim, so the one that stays must be said again
-        return codes + [on for bit, on, code in _SWITCHES if new & bit and (not old & bit or code in off)]
-
 
 class ExactCompositor(_compositor.Compositor):
-    """Textual's compositor with :class:`ExactUpdate` in place of its partial update."""
+    """Textual's compositor with updates of our own."""
+
+    def render_full_update(self, simplify: bool = False) -> Any:
+        update = super().render_full_update(simplify)
+        return update if simplify else ExactPaint(update.strips, update.region)
 
     def render_partial_update(self) -> Any:
         update = super().render_partial_update()
@@ -127,10 +153,11 @@ class ExactCompositor(_compositor.Compositor):
 
 def available() -> bool:
     """Whether this Textual has the private names needed here."""
-    update = getattr(_compositor, "ChopsUpdate", None)
     return (
-        update is not None
-        and hasattr(update, "render_segments")
+        hasattr(_compositor, "ChopsUpdate")
+        and hasattr(_compositor, "LayoutUpdate")
+        and hasattr(_compositor.ChopsUpdate, "render_segments")
+        and hasattr(_compositor.Compositor, "render_full_update")
         and hasattr(_compositor.Compositor, "render_partial_update")
         and hasattr(Strip, "render_ansi")
     )

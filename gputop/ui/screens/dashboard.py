@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gputop.ui.app import GputopApp
     from gputop.ui.widgets.history_chart import HistoryChart
 
+FIRST_PAINT: Final = 0.01  # seconds: Textual paints the whole screen for each step of its start, three times in all
 NO_ANSWER_YET: Final = (
     "the driver has not answered yet; without persistence mode it takes seconds for each GPU to start, "
     "and a hung one never answers: see `dmesg`"
@@ -70,6 +71,7 @@ class Dashboard(Screen[None]):
         yield from (self.header, self.host_line, self.banner, self.gpus, self.table, self.footer, self.notice)
 
     def on_mount(self) -> None:
+        self.app.delay_update(FIRST_PAINT)
         self.table.focus()
         self.show_snapshot(self.gputop.poller.latest or self._no_answer_yet())
 
