@@ -1,0 +1,1 @@
+"""Files from inside a process, read safely: PyTorch's memory snapshots and profiler traces."""

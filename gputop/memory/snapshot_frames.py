@@ -1,0 +1,174 @@
+"""Stack frames of a snapshot: each kept once, and folded down to the lines the user wrote.
+
+``frames[0]`` is the innermost one. With ``stacks='all'`` a stack is dozens of C++ frames (``torch::unwind::unwind()``,
+``at::native::…``), then torch's Python, then the user's; what people ask for is the last. Folded, a stack holds the
+frames of Python files outside torch; if there are none (the backward thread), torch's Python frames; if there are none
+of these either, its C++ frames without the interpreter's machinery.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from gputop.memory.columns import Column
+from gputop.model import clean_text
+
+NO_STACK: Final = 0  # the number of the empty stack
+
+_NATIVE_FILE: Final = re.compile(r"(^\?\?$|^$|\.(?:c|cc|cpp|cxx|cu|cuh|h|hpp|so)(?:$|\.\d|:))", re.IGNORECASE)
+_TORCH_FILE: Final = re.compile(
+    r"(?:^|/)(?:site|dist)-packages/(?:torch|torchgen|functorch|triton)/|^torch/|/pytorch/torch/|torchinductor_[^/]*/"
+    r"|^<frozen |^<eval_with_key>|^<string>$|(?:^|/)(?:importlib/|contextlib\.py$|threading\.py$|runpy\.py$)"
+)
+#: Frames that say nothing of what the program does; torch's own filter drops the same.
+_MACHINERY: Final = re.compile(
+    r"unwind::unwind|CapturedTraceback::gather|gather_with_cpp|^_start$|__libc_start_(?:main|call_main)|^PyEval_|^_PyEval_"
+    r"|^PyObject_|^_PyObject_|^PyFunction_|^_PyFunction_|^Py_RunMain|^Py_BytesMain|^clone3?$|^start_thread$"
+)
+_MACHINERY_FILE: Final = re.compile(
+    r"core/boxing|/Register|/Redispatch|pythonrun\.c|Modules/main\.c|Objects/(?:call|methodobject)\.c"
+    r"|pycore_ceval\.h|ceval\.c|cpython/abstract\.h"
+)
+USER: Final = 0
+TORCH: Final = 1
+NATIVE: Final = 2
+MACHINERY: Final = 3
+
+
+class Frame(NamedTuple):
+    """One frame, as torch recorded it."""
+
+    name: str
+    filename: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.filename}:{self.line} {self.name}" if self.line else f"{self.filename} {self.name}"
+
+
+@lru_cache(65536)
+def kind_of(frame: Frame) -> int:
+    """Whose frame it is: USER, TORCH (its Python), NATIVE or MACHINERY."""
+    if _NATIVE_FILE.search(frame.filename) or "::" in frame.name:
+        bare = _MACHINERY.search(frame.name) or _MACHINERY_FILE.search(frame.filename)
+        return MACHINERY if bare else NATIVE
+    return TORCH if _TORCH_FILE.search(frame.filename) else USER
+
+
+def fold(frames: Sequence[int], kinds: Sequence[int]) -> tuple[int, ...]:
+    """The frames of a stack that a person wants to see; never none of some."""
+    for kind in (USER, TORCH, NATIVE):
+        kept = tuple([frame for frame in frames if kinds[frame] == kind])
+        if kept:
+            return kept
+    return tuple(frames)
+
+
+class FrameCollector:
+    """Numbers the stacks of a snapshot as it is read."""
+
+    def __init__(self) -> None:
+        self._frame_numbers: dict[Frame, int] = {}
+        self._of_dict: dict[int, int] = {}  # id of a frame's dict: its number
+        self._stack_numbers: dict[tuple[int, ...], int] = {(): NO_STACK}
+        self._of_list: dict[int, int] = {id(None): NO_STACK}  # id of a frames list: its stack
+
+    def stacks(self, lists: Sequence[Any]) -> array[int]:
+        """The stack number of each of *lists* (None: no frames were recorded). The lists must live on."""
+        ids = list(map(id, lists))
+        of_list = self._of_list
+        for identity, frames in dict(zip(ids, lists, strict=True)).items():
+            if identity not in of_list:
+                of_list[identity] = self._number(frames)
+        return array("I", [of_list[identity] for identity in ids])
+
+    def _number(self, frames: Any) -> int:
+        if not isinstance(frames, list | tuple):
+            return NO_STACK
+        of_dict = self._of_dict
+        try:
+            stack = tuple([of_dict[id(frame)] for frame in frames])
+        except KeyError:
+            for frame in frames:
+                if id(frame) not in of_dict:
+                    of_dict[id(frame)] = self._frame(frame)
+            stack = tuple([of_dict[id(frame)] for frame in frames])
+        numbers = self._stack_numbers
+        return numbers.setdefault(stack, len(numbers))
+
+    def _frame(self, frame: Any) -> int:
+        name = filename = "?"
+        line = 0
+        if isinstance(frame, dict):
+            name, filename, line = (frame.get(key) for key in ("name", "filename", "line"))  # type: ignore[assignment]
+        key = Frame(_text(name), _text(filename), line if isinstance(line, int) and 0 <= line < 2**31 else 0)
+        return self._frame_numbers.setdefault(key, len(self._frame_numbers))
+
+    def tables(self) -> tuple[dict[str, Any], dict[str, array[Any]]]:
+        """What :class:`Frames` is made of: a header and columns."""
+        frames = list(self._frame_numbers)
+        kinds = [kind_of(frame) for frame in frames]
+        stacks = list(self._stack_numbers)
+        numbers = self._stack_numbers
+        folded = array("I")
+        for stack in stacks:
+            short = fold(stack, kinds)
+            number = numbers.get(short)
+            if number is None:
+                number = numbers[short] = len(numbers)
+            folded.append(number)
+        folded.extend(range(len(folded), len(numbers)))  # what is folded stays as it is
+        starts, flat = array("Q", [0]), array("I")
+        for stack in numbers:
+            flat.extend(stack)
+            starts.append(len(flat))
+        header = {"names": [f.name for f in frames], "files": [f.filename for f in frames]}
+        return header, {
+            "frames.line": array("i", [f.line for f in frames]),
+            "stacks.start": starts,
+            "stacks.frame": flat,
+            "stacks.folded": folded,
+        }
+
+
+def _text(value: Any) -> str:
+    return clean_text(value, 1000) if isinstance(value, str) else "?"
+
+
+class Frames:
+    """The frames and stacks of a snapshot that was read."""
+
+    def __init__(self, header: dict[str, Any], columns: dict[str, Column]) -> None:
+        self._names, self._files, self._lines = header["names"], header["files"], columns["frames.line"]
+        self._starts, self._flat = columns["stacks.start"], columns["stacks.frame"]
+        self._folded = columns["stacks.folded"]
+        self._texts: dict[int, str] = {}
+
+    @property
+    def count(self) -> int:
+        return len(self._starts) - 1
+
+    def frame(self, number: int) -> Frame:
+        return Frame(self._names[number], self._files[number], self._lines[number])
+
+    def stack(self, number: int) -> tuple[int, ...]:
+        """The frame numbers of stack *number*, innermost first."""
+        return tuple(self._flat[self._starts[number] : self._starts[number + 1]])
+
+    def folded(self, number: int) -> int:
+        """The number of the stack that holds the user's frames of stack *number* only."""
+        return int(self._folded[number])
+
+    def frames(self, number: int) -> list[Frame]:
+        return [self.frame(frame) for frame in self.stack(number)]
+
+    def text(self, number: int) -> str:
+        """Stack *number* in one line, the innermost frame first: what a search looks through."""
+        text = self._texts.get(number)
+        if text is None:
+            text = self._texts[number] = " ← ".join(map(str, self.frames(number)))
+        return text

@@ -1,0 +1,150 @@
+"""What was allocated within the trace and never freed, and whether it grows step by step.
+
+At any moment of a training step much is alive that will be freed a moment later. So what counts is not that something
+is alive at the dump, but that the same stack leaves something behind step after step: the trace is cut into steps (by
+the program's own annotations or metadata where it has any, else into equal parts), the survivors of each stack are
+counted by the step they were born in, and the last steps do not count.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from gputop.memory.snapshot_groups import Filter
+from gputop.memory.torch_snapshot import ALLOC, Device
+
+PARTS: Final = 12  # of a trace whose steps are not known
+_MOST_STEPS: Final = 60
+_STEP: Final = re.compile(r"step|iter|batch", re.IGNORECASE)
+_DIGITS: Final = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The trace cut into steps."""
+
+    starts: tuple[int, ...]  # entries
+    origin: str  # in words
+
+    def of(self, entry: int) -> int:
+        return max(0, bisect.bisect_right(self.starts, entry) - 1)
+
+
+def steps(device: Device) -> Steps:
+    """By annotations such as ``step 12`` or ``ProfilerStep#12``, by metadata, else in equal parts."""
+    found = _annotated(device) or _noted(device)
+    if found is not None:
+        starts, name = found
+        if len(starts) > _MOST_STEPS:  # several steps as one: what is drawn has so many columns
+            every = -(-len(starts) // _MOST_STEPS)
+            return Steps(tuple(starts[::every]), f"{every} of its {len(starts)} “{name}” each")
+        return Steps(tuple(starts), f"its {len(starts)} “{name}”")
+    parts = max(1, min(PARTS, device.entries))
+    return Steps(tuple(device.entries * n // parts for n in range(parts)), f"{parts} equal parts of the trace")
+
+
+def _annotated(device: Device) -> tuple[list[int], str] | None:
+    if not device.has_times:
+        return None
+    times: dict[str, list[int]] = {}
+    for note in device.snapshot.annotations:
+        if note.stage != "END" and note.device in (device.number, -1) and _STEP.search(note.name):
+            times.setdefault(_DIGITS.sub("", note.name).strip(" #:=_-"), []).append(note.time_us)
+    name = max(times, key=lambda key: len(times[key]), default=None)
+    if name is None or len(times[name]) < 3:
+        return None
+    starts = sorted({bisect.bisect_left(device.time, at) for at in times[name]})
+    starts = [start for start in starts if start < device.entries]
+    return (starts, name) if len(starts) >= 3 else None
+
+
+def _noted(device: Device) -> tuple[list[int], str] | None:
+    notes = device.snapshot.notes
+    of_steps = [bool(_STEP.search(note) and _DIGITS.search(note)) for note in notes]
+    if not any(of_steps):
+        return None
+    starts, before, name = [], None, ""
+    for entry, note in enumerate(device.note):
+        if of_steps[note] and note != before:
+            before = note
+            starts.append(entry)
+            name = name or _DIGITS.sub("", notes[note]).strip(" #:=_-") or "step"
+    return (starts, name) if len(starts) >= 3 else None
+
+
+@dataclass(slots=True)
+class Leak:
+    """What one stack (folded) left behind."""
+
+    stack: int
+    bytes: int = 0
+    count: int = 0
+    freed: int = 0  # allocations of the same stack that were freed within the trace
+    by_step: list[int] = field(default_factory=list)  # bytes left by the step they were born in
+    oldest: int = 0  # entry
+    newest: int = 0
+    growing: bool = False
+
+    @property
+    def per_step(self) -> float:
+        """Bytes a step, over the steps from its first one on."""
+        first = next((n for n, amount in enumerate(self.by_step) if amount), 0)
+        return self.bytes / max(1, len(self.by_step) - first)
+
+
+def leaks(device: Device, cut: Steps | None = None, only: Filter | None = None) -> list[Leak]:
+    """Stacks that left something behind within the trace; those that do so step after step come first."""
+    cut = cut or steps(device)
+    fold = device.snapshot.frames.folded
+    found: dict[int, Leak] = {}
+    held = [row for row in range(_held(device)) if device.row_birth[row] >= 0]
+    for row in only.rows(device, held) if only else held:
+        stack, size, birth = fold(device.row_stack[row]), device.row_size[row], device.row_birth[row]
+        leak = found.get(stack)
+        if leak is None:
+            leak = found[stack] = Leak(stack, by_step=[0] * len(cut.starts), oldest=birth, newest=birth)
+        leak.bytes += size
+        leak.count += 1
+        leak.by_step[cut.of(birth)] += size
+        leak.oldest, leak.newest = min(leak.oldest, birth), max(leak.newest, birth)
+    _count_freed(device, found)
+    for leak in found.values():
+        leak.growing = _grows(leak)
+    return sorted(found.values(), key=lambda leak: (not leak.growing, -leak.bytes, leak.stack))
+
+
+def _held(device: Device) -> int:
+    """Rows of the dump: they come first."""
+    return sum(1 for state in device.block_state if state)
+
+
+def _count_freed(device: Device, found: dict[int, Leak]) -> None:
+    fold = device.snapshot.frames.folded
+    allocs: dict[int, int] = {}
+    for code, stack in zip(device.action, device.stack, strict=True):
+        if code == ALLOC:
+            allocs[stack] = allocs.get(stack, 0) + 1
+    for stack, count in allocs.items():
+        leak = found.get(fold(stack))
+        if leak is not None:
+            leak.freed += count
+    for leak in found.values():
+        leak.freed = max(0, leak.freed - leak.count)
+
+
+def _grows(leak: Leak) -> bool:
+    """Something was left in at least three steps, the last two apart, and in at least half of those since the first.
+
+    The last two steps are what a step in progress may still hold; with few steps, only the last is.
+    """
+    tail = 2 if len(leak.by_step) >= 6 else 1
+    settled: Sequence[int] = leak.by_step[: len(leak.by_step) - tail]
+    first = next((n for n, amount in enumerate(settled) if amount), None)
+    if first is None:
+        return False
+    left = sum(1 for amount in settled if amount)
+    return left >= 3 and left * 2 >= len(settled) - first

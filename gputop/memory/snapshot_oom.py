@@ -1,0 +1,159 @@
+"""Why an allocation failed: what was asked, what was free and of it what could have served, and what may help."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from gputop import units
+from gputop.memory.snapshot_layout import Free, free_at, free_at_dump
+from gputop.memory.snapshot_overview import overview
+from gputop.memory.snapshot_replay import (
+    ALLOC,
+    FREE_COMPLETED,
+    FREE_REQUESTED,
+    SEGMENT_ALLOC,
+    SEGMENT_FREE,
+    SEGMENT_MAP,
+    SEGMENT_UNMAP,
+)
+from gputop.memory.torch_snapshot import Device
+from gputop.memory.words import size
+
+_SMALL: Final = units.MIB  # a request up to this is served from small segments
+_CHANGES: Final = frozenset(
+    (ALLOC, FREE_REQUESTED, FREE_COMPLETED, SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_MAP, SEGMENT_UNMAP)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfMemory:
+    """One failed allocation."""
+
+    entry: int
+    asked: int  # bytes, rounded up
+    device_free: int | None  # what the driver had left, after torch had given back what it could
+    stream: int
+    stack: int
+    seconds_before_end: float | None
+    reserved: int
+    live: int  # bytes asked for by what was held
+    exact: bool  # the dump was taken right then: the free blocks are the real ones, not rebuilt from the trace
+    cached: int  # free inside torch
+    fits: int  # the largest free block that could serve: same stream, pool and size class
+    other_stream: int  # the largest free block of another stream
+    other_pool: int
+    other_class: int
+    verdict: str
+    advice: tuple[str, ...]
+
+
+def out_of_memory(device: Device, entry: int, device_free: int | None) -> OutOfMemory:
+    """Explain the ``oom`` entry *entry*."""
+    asked, stream = int(device.size[entry]), int(device.stream[entry])
+    exact = not any(code in _CHANGES for code in bytes(device.action[entry + 1 :]))
+    free = free_at_dump(device) if exact else free_at(device, entry)
+    reserved, live = device.reserved(entry), device.live(entry)
+    cached = overview(device).totals.inactive if exact else sum(part.size for part in free)
+    small = asked <= _SMALL
+    pool = device.pool[entry] or None
+
+    def largest(same_stream: bool, same_pool: bool, same_class: bool) -> int:
+        """The largest free block of a kind: of those that keep all three rules, or break one."""
+        return max(
+            (
+                part.size
+                for part in free
+                if (part.key.stream == stream) == same_stream
+                and (part.key.small == small) == same_class
+                and of_same_pool(part) == same_pool
+            ),
+            default=0,
+        )
+
+    def of_same_pool(part: Free) -> bool:
+        if pool is not None:
+            return part.key.pool == pool
+        return device.snapshot.pools[part.key.pool] in (None, (0, 0))  # before 2.12 the default pool is likely
+
+    fits = largest(True, True, True)
+    others = (largest(False, True, True), largest(True, False, True), largest(True, True, False))
+    verdict, advice = _explain(device, asked, device_free, live, cached, fits, others)
+    return OutOfMemory(
+        entry,
+        asked,
+        device_free,
+        stream,
+        int(device.stack[entry]),
+        device.seconds_between(entry, device.last),
+        reserved,
+        live,
+        exact,
+        cached,
+        fits,
+        *others,
+        verdict,
+        advice,
+    )
+
+
+def _explain(
+    device: Device,
+    asked: int,
+    device_free: int | None,
+    live: int,
+    cached: int,
+    fits: int,
+    others: tuple[int, int, int],
+) -> tuple[str, tuple[str, ...]]:
+    """The rule that failed, in words, and what would help."""
+    other_stream, other_pool, other_class = others
+    expandable = device.snapshot.expandable
+    advice: list[str] = []
+    if fits >= asked:
+        verdict = (
+            f"A free block of {size(fits)} of the right stream, pool and size class was there and was not used: "
+            "an oversized block that max_split_size_mb keeps whole, or memory that was freed only afterwards."
+        )
+        advice.append("Look at max_split_size_mb in PYTORCH_CUDA_ALLOC_CONF; retry the allocation once.")
+    elif device_free is not None and device_free >= asked:
+        verdict = (
+            f"The device still had {size(device_free)} free, more than the {size(asked)} asked for: a limit of this "
+            "process stopped it (set_per_process_memory_fraction), or the driver could not give it in one piece."
+        )
+        advice.append("Look for torch.cuda.set_per_process_memory_fraction() and MPS or cgroup limits.")
+    elif other_stream >= asked:
+        verdict = (
+            f"A free block of {size(other_stream)} was there, but it belongs to another stream: free memory serves "
+            "only the stream it was allocated on."
+        )
+        advice.append("Allocate on the stream that frees, or call torch.cuda.empty_cache() between the two phases.")
+    elif other_pool >= asked:
+        verdict = (
+            f"A free block of {size(other_pool)} was there, but it belongs to a private pool (a CUDA graph's or a "
+            "MemPool's): others cannot use it."
+        )
+        advice.append("Share one pool between graphs (torch.cuda.graph(pool=…)), or free the graphs no longer used.")
+    elif cached >= asked:
+        verdict = (
+            f"{size(cached)} was free inside torch, but in pieces: the largest that could serve has {size(fits)}. "
+            "This is fragmentation."
+        )
+        if expandable:
+            advice.append(
+                "Expandable segments are on already: look at the segments view for the blocks that pin memory."
+            )
+        else:
+            advice.append("Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; it lets segments grow instead.")
+        if other_class >= asked:
+            advice.append("The free block that is large enough holds small allocations only.")
+    else:
+        verdict = (
+            f"It did not fit: {size(asked)} was asked for, {size(device_free)} was left on the device and "
+            f"{size(cached)} free inside torch, while {size(live)} was held by tensors."
+        )
+        advice.append("Hold less: see what was live at this moment in the allocations view, largest first.")
+        advice.append(
+            "What other processes and libraries hold on the device is not in this file: gputop shows it live."
+        )
+    return verdict, tuple(advice)

@@ -1,0 +1,405 @@
+"""From what torch pickled to columns: every form since torch 1.8. Runs in the child of safe_pickle.
+
+=========  ===========================================================================================
+1.8–1.12   a list of segments; blocks of size and state only, in address order
+1.13       …with a stream, and block['history'] = [{addr, real_size, frames}], newest first
+2.0        a dict {segments, device_traces}; requested_size; no times in the trace
+2.1        block['frames'] and block['address'] instead of history; expandable segments, private pools
+2.2–2.14   time_us, allocator_settings, external_annotations, compile_context, user_metadata, pool_id,
+           host_segments; trace entries without context have no 'frames' key at all
+=========  ===========================================================================================
+
+Whatever has another type than it should raises TypeError, ValueError or OverflowError, which the caller puts in words.
+"""
+
+from __future__ import annotations
+
+import bisect
+from array import array
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any, BinaryIO, Final
+
+from gputop.memory import columns
+from gputop.memory.safe_pickle import Progress, UnreadableFile
+from gputop.memory.snapshot_frames import FrameCollector
+from gputop.memory.snapshot_replay import (
+    ACTIONS,
+    FREE_COMPLETED,
+    OOM,
+    OTHER,
+    checkpoints,
+    levels,
+    lifetimes,
+    live_curve,
+    reserved_curve,
+)
+from gputop.model import clean_text
+
+HOST: Final = -1  # the device number of pinned host memory (host_segments, 2.14)
+INACTIVE, ALLOCATED, PENDING = range(3)
+_STATES: Final = {
+    "inactive": INACTIVE,
+    "active_allocated": ALLOCATED,
+    "active_pending_free": PENDING,
+    "active_awaiting_free": PENDING,  # in docstrings only
+}
+_CODES: Final = {name: code for code, name in enumerate(ACTIONS)} | {"free": FREE_COMPLETED}
+UNKNOWN_POOL: Final = 0  # the number of "the file does not say"
+_MOST: Final = 2**63 - 1
+
+
+def write(data: Any, out: BinaryIO, progress: Progress) -> None:
+    """Digest *data*, what a snapshot's pickle holds, into columns in *out*."""
+    form, segments, traces, extra = _top_level(data)
+    progress("sorting", 0.0)
+    frames = FrameCollector()
+    names = _Names()
+    by_device: dict[int, list[Any]] = {}
+    for segment in segments:
+        by_device.setdefault(_device(segment), []).append(segment)
+    devices = sorted(
+        {device for device in by_device if by_device[device]} | {device for device in traces if traces[device]},
+        key=lambda device: (device == HOST, device),
+    )
+    header: dict[str, Any] = {"form": form, "devices": [], **extra}
+    found: dict[str, Any] = {}
+    for n, device in enumerate(devices):
+
+        def tell(what: str, share: float, n: int = n) -> None:
+            progress(what, (n + share) / len(devices))
+
+        reader = _Device(device, frames, names, tell)
+        reader.read_segments(by_device.get(device, []))
+        reader.read_trace(traces.get(device, []))
+        header["devices"].append(reader.header)
+        found |= {f"{n}.{name}": column for name, column in reader.columns.items()}
+    frame_header, frame_columns = frames.tables()
+    header |= {"frames": frame_header, "streams": names.streams, "pools": names.pools, "notes": names.notes}
+    columns.write(out, header, found | frame_columns)
+
+
+# -------------------------------------------------------------------------------- top level
+
+
+def _top_level(data: Any) -> tuple[str, list[Any], dict[int, list[Any]], dict[str, Any]]:
+    """The form in words, all segments, the trace of each device, and what goes to the header as it is."""
+    if isinstance(data, list):
+        _check_segments(data, "a list")
+        return "list of segments (torch before 2.0, or memory_snapshot())", data, {}, {}
+    if not isinstance(data, dict):
+        raise UnreadableFile(f"it is a pickle of {_a(data)}, not of a memory snapshot")
+    if "segments" not in data and "device_traces" not in data:
+        keys = ", ".join(clean_text(str(key), 30) for key in list(data)[:5] if isinstance(key, str))
+        raise UnreadableFile(f"it is a pickle of a dict with {keys or 'other keys'}: not of a memory snapshot")
+    segments = data.get("segments") or []
+    _check_segments(segments, "segments")
+    host = data.get("host_segments") or []
+    _check_segments(host, "host_segments")
+    segments = [*segments, *[{**segment, "device": HOST} for segment in host]]
+    given = data.get("device_traces") or []
+    if not isinstance(given, list | tuple) or not all(isinstance(trace, list | tuple) for trace in given):
+        raise UnreadableFile("its device_traces are not lists: not a memory snapshot")
+    traces: dict[int, list[Any]] = {n: list(trace) for n, trace in enumerate(given)}
+    host_trace = data.get("host_traces") or []
+    if isinstance(host_trace, list | tuple):
+        flat = [entry for part in host_trace for entry in (part if isinstance(part, list) else [part])]
+        if flat:
+            traces[HOST] = flat
+    settings = data.get("allocator_settings")
+    extra = {
+        "settings": _settings(settings) if isinstance(settings, dict) else {},
+        "annotations": _annotations(data.get("external_annotations")),
+    }
+    return "dict of segments and traces (torch 2.0 or later)", segments, traces, extra
+
+
+def _check_segments(segments: Any, what: str) -> None:
+    if not isinstance(segments, list | tuple):
+        raise UnreadableFile(f"its {what} is {_a(segments)}: not a memory snapshot")
+    for segment in segments:
+        if not isinstance(segment, dict) or not isinstance(segment.get("blocks"), list | tuple):
+            raise UnreadableFile(f"{what} holds something else than segments with blocks: not a memory snapshot")
+
+
+def _a(value: Any) -> str:
+    name = type(value).__name__
+    return {"NoneType": "None"}.get(name, f"{'an' if name[0] in 'aeiou' else 'a'} {name}")
+
+
+def _settings(settings: dict[Any, Any]) -> dict[str, Any]:
+    """What of the allocator's settings is plain; nested dicts once."""
+    found: dict[str, Any] = {}
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            value = _settings({k: v for k, v in value.items() if not isinstance(v, dict)})
+        elif isinstance(value, str):
+            value = clean_text(value, 500)
+        elif isinstance(value, list | tuple):
+            value = [item for item in value if isinstance(item, bool | int | float)][:64]
+        elif value is not None and not isinstance(value, bool | int | float):
+            continue
+        found[clean_text(str(key), 80)] = value
+    return found
+
+
+def _annotations(given: Any) -> list[list[Any]]:
+    """[device, time in µs, name, stage] of record_function's ranges (2.5)."""
+    found: list[list[Any]] = []
+    for entry in given if isinstance(given, list | tuple) else ():
+        if isinstance(entry, dict) and isinstance(entry.get("name"), str) and isinstance(entry.get("time_us"), int):
+            stage, device = entry.get("stage"), entry.get("device")
+            found.append(
+                [
+                    device if isinstance(device, int) else 0,
+                    min(entry["time_us"], _MOST),
+                    clean_text(entry["name"], 200),
+                    clean_text(stage, 20) if isinstance(stage, str) else "",
+                ]
+            )
+    return found
+
+
+def _device(segment: dict[str, Any]) -> int:
+    device = segment.get("device", 0)
+    if not isinstance(device, int) or not HOST <= device < 4096:
+        raise ValueError("a segment's device is not a number")
+    return device
+
+
+class _Names:
+    """Streams, pools and texts that appear in many rows, numbered."""
+
+    def __init__(self) -> None:
+        self.streams: list[int] = []
+        self.pools: list[list[int] | None] = [None]  # UNKNOWN_POOL
+        self.notes: list[str] = [""]
+        self._streams: dict[Any, int] = {}
+        self._pools: dict[Any, int] = {}
+        self._notes: dict[str, int] = {"": 0}
+
+    def stream(self, value: Any) -> int:
+        number = self._streams.get(value)
+        if number is None:
+            if not isinstance(value, int):
+                raise TypeError("a stream is not a number")
+            number = self._streams[value] = len(self.streams)
+            self.streams.append(value)
+        return number
+
+    def pool(self, value: Any) -> int:
+        if value is None:
+            return UNKNOWN_POOL
+        key = tuple(value)
+        number = self._pools.get(key)
+        if number is None:
+            if len(key) != 2 or not all(isinstance(part, int) for part in key):
+                raise TypeError("a pool id is not two numbers")
+            number = self._pools[key] = len(self.pools)
+            self.pools.append(list(key))
+        return number
+
+    def note(self, value: Any) -> int:
+        if not isinstance(value, str) or value in ("", "N/A"):
+            return 0
+        number = self._notes.get(value)
+        if number is None:
+            number = self._notes[value] = len(self.notes)
+            self.notes.append(clean_text(value, 300))
+        return number
+
+
+# --------------------------------------------------------------------------------- a device
+
+
+class _Device:
+    """The columns of one device."""
+
+    def __init__(self, device: int, frames: FrameCollector, names: _Names, tell: Progress) -> None:
+        self.header: dict[str, Any] = {"device": device}
+        self.columns: dict[str, Any] = {}
+        self._frames, self._names, self._tell = frames, names, tell
+        self._held: list[tuple[int, int, int, int, int]] = []
+        self._reserved = 0
+        self._places: tuple[list[int], list[int], list[int]] = ([], [], [])  # start, end, pool of each segment
+
+    def read_segments(self, segments: list[dict[str, Any]]) -> None:
+        names, own = self._names, self.columns
+        first = array("I")
+        flat: list[tuple[int, int, int, int, int, Any]] = []  # segment, address, size, requested, state, frames
+        has_requested = True
+        next_address = 1 << 20  # where segments without an address are put: 1.8 to 1.12 have one, profile_plot has not
+        for n, segment in enumerate(segments):
+            first.append(len(flat))
+            address = segment.get("address")
+            if address is None:
+                address = next_address
+            at = address
+            for block in segment["blocks"]:
+                size, state, requested, frames = _block(block)
+                if requested is None:
+                    has_requested, requested = False, size
+                flat.append((n, block.get("address", at), size, requested if state else 0, state, frames))
+                at += size
+            next_address = max(next_address, at)
+        first.append(len(flat))
+        totals = [_total(segment, flat, first, n) for n, segment in enumerate(segments)]
+        addresses = [
+            flat[first[n]][1] if first[n] < first[n + 1] else s.get("address", 0) for n, s in enumerate(segments)
+        ]
+        own["segment.address"] = array("Q", [s.get("address", a) for s, a in zip(segments, addresses, strict=True)])
+        own["segment.size"] = array("q", totals)
+        streams = array("I", [names.stream(s.get("stream", 0)) for s in segments])
+        pools = array("I", [names.pool(s.get("segment_pool_id", (0, 0))) for s in segments])
+        own["segment.stream"], own["segment.pool"] = streams, pools
+        own["segment.small"] = bytes([s.get("segment_type") == "small" for s in segments])
+        own["segment.expandable"] = bytes([bool(s.get("is_expandable")) for s in segments])
+        own["segment.stack"] = self._frames.stacks([s.get("frames") or None for s in segments])
+        own["segment.block"] = first
+        stacks = self._frames.stacks([block[5] for block in flat])
+        own["block.segment"] = array("I", [block[0] for block in flat])
+        own["block.address"] = array("Q", [block[1] for block in flat])
+        own["block.size"] = array("q", [block[2] for block in flat])
+        own["block.requested"] = array("q", [block[3] for block in flat])
+        own["block.state"] = bytes([block[4] for block in flat])
+        own["block.stack"] = stacks
+        self._held = [
+            (block[1], block[3], stack, streams[block[0]], pools[block[0]])
+            for block, stack in zip(flat, stacks, strict=True)
+            if block[4]
+        ]
+        row = iter(range(len(self._held)))
+        own["block.row"] = array("i", [next(row) if block[4] else -1 for block in flat])
+        self._reserved = sum(totals)
+        self.header |= {"has_requested": has_requested, "has_streams": any("stream" in s for s in segments)}
+        order = sorted(range(len(segments)), key=own["segment.address"].__getitem__)
+        starts = [own["segment.address"][n] for n in order]
+        ends = [own["segment.address"][n] + totals[n] for n in order]
+        self._places = (starts, ends, [pools[n] for n in order])
+
+    def read_trace(self, trace: list[Any]) -> None:
+        names, own = self._names, self.columns
+        if not set(map(type, trace)) <= {dict}:
+            raise TypeError("a trace holds something else than dicts")
+        self._tell("sorting", 0.1)
+        action = bytes(_column(trace, "action", "other", lambda values: [_CODES.get(v, OTHER) for v in values]))
+        address = array("Q", _column(trace, "addr", 0))
+        size = array("q", _column(trace, "size", 0))
+        self._tell("sorting", 0.2)
+        stream = array("I", _numbered(_column(trace, "stream", 0), names.stream))
+        when = array("q", _column(trace, "time_us", 0))
+        self._tell("sorting", 0.3)
+        stack = self._frames.stacks(_column(trace, "frames", None))
+        self._tell("sorting", 0.5)
+        pool = self._pools(trace, action, address)
+        notes = _column(trace, "user_metadata", None)
+        if any(notes):
+            note = array("I", _numbered(notes, names.note))
+        else:
+            note = array("I", _numbered(_column(trace, "compile_context", None), names.note))
+        own |= {"action": action, "address": address, "size": size, "stream": stream, "time": when}
+        own |= {"stack": stack, "pool": pool, "note": note}
+        self._tell("replaying", 0.6)
+        found = lifetimes(action, address, size, stack, stream, pool, self._held)
+        self._tell("replaying", 0.8)
+        live = live_curve(found)
+        reserved_at_start, reserved = reserved_curve(action, size, self._reserved)
+        own |= {"change": found.changes, "live": live, "reserved": reserved}
+        for name, curve in (("live", live), ("reserved", reserved)):
+            for n, level in enumerate(levels(curve)):
+                own[f"{name}.{n}"] = level
+        self._tell("replaying", 0.9)
+        entries, starts, rows = checkpoints(found)
+        own |= {"checkpoint.entry": entries, "checkpoint.start": starts, "checkpoint.row": rows}
+        own |= {"row.birth": found.birth, "row.death": found.death, "row.address": found.address}
+        own |= {"row.size": found.size, "row.stack": found.stack, "row.stream": found.stream, "row.pool": found.pool}
+        own["block.stack"] = array(
+            "I",
+            [
+                found.stack[row] if row >= 0 else stack_
+                for row, stack_ in zip(own["block.row"], own["block.stack"], strict=True)
+            ],
+        )
+        self.header |= {
+            "entries": len(trace),
+            "held_at_start": found.held_at_start,
+            "reserved_at_start": reserved_at_start,
+            "unmatched": found.unmatched,
+            "has_times": any(when),
+            "without_frames": sum(1 for code, s in zip(action, stack, strict=True) if code == 1 and not s),
+            "ooms": [[n, _free_of(trace[n])] for n in _places_of(action, OOM)],
+        }
+
+    def _pools(self, trace: list[Any], action: bytes, address: array[int]) -> array[int]:
+        """The pool of each entry; before 2.12 that of the segment its address is in at the dump."""
+        names = self._names
+        if any("pool_id" in entry for entry in trace[:64]):
+            return array("I", _numbered(_column(trace, "pool_id", None), names.pool))
+        starts, ends, pools = self._places
+        if len(set(pools)) <= 1:
+            return array("I", [pools[0] if pools else UNKNOWN_POOL]) * len(trace)
+        found = array("I", bytes(4 * len(trace)))
+        known: dict[int, int] = {}
+        for n, where in enumerate(address):
+            pool = known.get(where)
+            if pool is None:
+                at = bisect.bisect_right(starts, where) - 1
+                pool = known[where] = pools[at] if at >= 0 and where < ends[at] else UNKNOWN_POOL
+            found[n] = pool
+        return found
+
+
+def _block(block: Any) -> tuple[int, int, int | None, Any]:
+    """Size, state, bytes asked for (None: not told) and frames of a block, in whichever form."""
+    size = block["size"]
+    if not isinstance(size, int) or size < 0:
+        raise ValueError("a block's size is not a size")
+    state = _STATES.get(block.get("state"))
+    if state is None:
+        state = ALLOCATED if str(block.get("state", "")).startswith("active") else INACTIVE
+    requested, frames = block.get("requested_size"), block.get("frames")
+    history = block.get("history")
+    if state and history and isinstance(history, list | tuple) and isinstance(history[0], dict):
+        newest = history[0]
+        requested = newest.get("real_size") if requested is None else requested
+        frames = frames or newest.get("frames") or newest.get("cpp_frames")
+    return size, state, requested, frames or None
+
+
+def _total(segment: dict[str, Any], flat: Sequence[Any], first: array[int], n: int) -> int:
+    total = segment.get("total_size")
+    if total is None:
+        total = sum([block[2] for block in flat[first[n] : first[n + 1]]])
+    if not isinstance(total, int) or total < 0:
+        raise ValueError("a segment's size is not a size")
+    return total
+
+
+def _column(
+    trace: list[dict[str, Any]], key: str, default: Any, turn: Callable[[Any], list[Any]] | None = None
+) -> list[Any]:
+    """The values of *key*: entries that lack it have *default*."""
+    try:
+        values = list(map(itemgetter(key), trace))
+    except KeyError:
+        values = [entry.get(key, default) for entry in trace]
+    return values if turn is None else turn(values)
+
+
+def _numbered(values: list[Any], number: Callable[[Any], int]) -> list[int]:
+    numbers = {value: number(value) for value in dict.fromkeys(values)}
+    return [numbers[value] for value in values]
+
+
+def _places_of(codes: bytes, code: int) -> list[int]:
+    found = []
+    at = codes.find(code)
+    while at >= 0:
+        found.append(at)
+        at = codes.find(code, at + 1)
+    return found
+
+
+def _free_of(entry: dict[str, Any]) -> int | None:
+    free = entry.get("device_free")
+    return free if isinstance(free, int) and 0 <= free <= _MOST else None

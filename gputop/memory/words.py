@@ -1,0 +1,29 @@
+"""How bytes inside a process are written: unlike a GPU's, they may be few."""
+
+from __future__ import annotations
+
+from gputop import units
+
+
+def size(bytes_: float | None) -> str:
+    """At most 7 cells, binary prefixes: ``512B``, ``1.5K``, ``20.0M``, ``81.25G``; unknown is the dash."""
+    if bytes_ is None:
+        return units.UNKNOWN
+    if abs(bytes_) < 1000:
+        return f"{bytes_:.0f}B"
+    for suffix, scale in (("K", units.KIB), ("M", units.MIB)):
+        if abs(bytes_) < 999.95 * scale:
+            return f"{bytes_ / scale:.1f}{suffix}"
+    if abs(bytes_) < 999.995 * units.GIB:
+        return f"{bytes_ / units.GIB:.2f}G"
+    return f"{bytes_ / units.TIB:.2f}T"
+
+
+def signed(bytes_: int) -> str:
+    """The same with its sign: ``+1.5K``."""
+    return f"+{size(bytes_)}" if bytes_ > 0 else size(bytes_)
+
+
+def percent(part: float, whole: float) -> str:
+    """``12.3%``."""
+    return f"{100 * part / whole:.1f}%" if whole else units.UNKNOWN
