@@ -22,8 +22,3 @@ def wrap(text: str, cells: int) -> list[str]:
         lines += whole
     lines.append(line)
     return lines
-
-
-def chop(text: str, cells: int) -> list[str]:
-    """*text* in lines of *cells* cells with nothing changed or left out, as a terminal breaks it."""
-    return chop_cells(text, max(2, cells)) or [""]

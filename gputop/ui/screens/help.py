@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
+from gputop import __version__
 from gputop.model import EVENT_REASONS, Severity
 from gputop.ui.cells import Line, fit
 from gputop.ui.keys import KEYS
 from gputop.ui.process_columns import COLUMNS
-from gputop.ui.process_filter import HELP as FILTER_TERMS
 from gputop.ui.widgets.sheet import Part, Sheet
 from gputop.ui.wrap import wrap
 
@@ -64,7 +64,7 @@ class HelpScreen(Sheet[None]):
     closing_keys: ClassVar[tuple[str, ...]] = ("escape", "q", "f10", "f1", "question_mark")
 
     def heading(self) -> tuple[str, str]:
-        return "Help", "gputop"
+        return "Help", f"gputop {__version__}"
 
     def hints(self) -> Sequence[tuple[str, str]]:
         return (("Esc q F1", "back"),)
@@ -91,7 +91,7 @@ class HelpScreen(Sheet[None]):
             Part("Keys", keys),
             Part("The memory bar", bars),
             Part("Figures", _entries(_FIGURES, cells, 11)),
-            Part("Filter", [((FILTER_TERMS, "dim"),), *_entries(_FILTER, cells, 13)]),
+            Part("Filter", _entries(_FILTER, cells, 13)),
             Part("Columns of the processes", _entries([(c.heading, c.help) for c in COLUMNS.values()], cells, 10)),
             Part("Why the clocks are what they are", reasons),
         )

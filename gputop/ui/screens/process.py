@@ -17,7 +17,7 @@ from gputop.ui.palette import gpu_role, soft_role
 from gputop.ui.view import View
 from gputop.ui.widgets.frame import Hint
 from gputop.ui.widgets.sheet import Part, Sheet, field
-from gputop.ui.wrap import chop, wrap
+from gputop.ui.wrap import wrap
 
 _LOOK: Final = 0.2  # seconds
 _FETCH: Final = 2.0
@@ -146,7 +146,7 @@ class ProcessScreen(Sheet[None]):
             lines += _warned(problem, cells, self.view.glyphs.warning, "warning")
         command = self._command()
         if command is not None:
-            lines += [((part, "title"),) for part in chop(command, cells)]
+            lines += [((part, "title"),) for part in wrap(command, cells)]
         return [*lines, ()] if lines else ()
 
     def _command(self) -> str | None:
@@ -187,8 +187,7 @@ class ProcessScreen(Sheet[None]):
             ring = self._past.memory(row.row)
             if ring is not None:
                 lines += self._curve(ring.last(max(10, cells - 9)), total, row.gpu_index, cells)
-        minutes = int(min(256, cells - 9) * 2 / 60)
-        lines.append(((f"The largest of every 2 s, up to the last {minutes} min, as far as it was followed", "dim"),))
+        lines.append((("The largest of every 2 s, newest at the right", "dim"),))
         return lines
 
     def _curve(self, values: list[float], total: int | None, index: int, cells: int) -> list[Line]:

@@ -18,7 +18,7 @@ from gputop.ui.widgets.frame import Hint, beside, clip, hint_line, shown, thumb
 from gputop.ui.wrap import wrap
 
 ResultT = TypeVar("ResultT")
-_LEAST_COLUMN = 66  # cells from which on two sections stand side by side
+_LEAST_COLUMN = 56  # cells from which on two sections stand side by side
 _GAP = 3
 
 
