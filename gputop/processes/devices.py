@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -25,11 +25,14 @@ class NvidiaDevices:
         proc: Path | str = "/proc",
         control: Path | str = "/dev/nvidiactl",
         is_nvidia: Callable[[int], bool] | None = None,
+        gpus: Mapping[int, int] | None = None,
     ) -> None:
-        """*is_nvidia* judges an ``st_rdev`` in place of this host's device numbers; the driver then counts as there."""
+        """*is_nvidia* judges an ``st_rdev`` in place of this host's device numbers; the driver then counts as there.
+        *gpus* does it too, and says which is N of /dev/nvidiaN: stand-ins for tests."""
         self._proc = str(proc)
         self._control = str(control)
-        self._is_nvidia = is_nvidia
+        self._gpus = gpus
+        self._is_nvidia = gpus.__contains__ if gpus is not None else is_nvidia
 
     def present(self) -> bool:
         """Whether the real driver is on this host, whatever answers for NVML. (WSL has no such devices.)"""
@@ -50,7 +53,7 @@ class NvidiaDevices:
         False (reading maps waits for the process's memory lock, which a thread stuck in the driver may hold).
         May take milliseconds, and longer where it has files open on a network file system that hangs.
         """
-        judge = self._is_nvidia or self._judge()
+        judge = self.judge()
         try:
             if held := _held_in("fd", process, judge):
                 return held
@@ -67,7 +70,17 @@ class NvidiaDevices:
         except OSError:
             return None
 
-    def _judge(self) -> Callable[[int], bool]:
+    def minor_of(self, device: int) -> int | None:
+        """N where ``st_rdev`` *device* is /dev/nvidiaN; None for nvidiactl, nvidia-uvm and what is none of NVIDIA's."""
+        if self._gpus is not None:
+            return self._gpus.get(device)
+        minor = os.minor(device)
+        return minor if os.major(device) == NVIDIA_MAJOR and minor not in _SPECIAL_MINORS else None
+
+    def judge(self) -> Callable[[int], bool]:
+        """Tells of an ``st_rdev`` whether it is one of NVIDIA's, as of now."""
+        if self._is_nvidia is not None:
+            return self._is_nvidia
         majors = self._majors() | {NVIDIA_MAJOR}
         return lambda device: os.major(device) in majors
 

@@ -28,6 +28,7 @@ class Stat(NamedTuple):
     threads: int
     start_ticks: int
     resident_pages: int
+    terminal: int  # device number of the controlling terminal, 0: none
     arguments_at: bytes  # where the command line lies: moves with exec. b"0" for who may not ptrace
 
     @property
@@ -55,6 +56,7 @@ def parse_stat(line: bytes) -> Stat:
         threads=int(f[17]),
         start_ticks=int(f[19]),
         resident_pages=int(f[21]),
+        terminal=int(f[4]),
         arguments_at=f[45] if len(f) > 45 else b"0",
     )
 

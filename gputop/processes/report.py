@@ -116,7 +116,7 @@ class Circumstances:
     waits_in: str | None = None  # /proc/PID/wchan: where in the kernel
     slurm_job_claimed: str | None = None  # SLURM_JOB_ID of its environment
     slurm_job_lives: bool | None = None  # whether a cgroup of that job exists on this machine
-    workers: int | None = None  # child processes
+    children: tuple[ProcessKey, ...] | None = None  # child processes
 
 
 # ------------------------------------------------------------------------- holders

@@ -1,0 +1,292 @@
+"""Reads from /proc what the leak rules want to know of one process: the :class:`Investigator` of a real machine."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from gputop.model import HostFacts, ProcessKey, clean_text
+from gputop.processes.devices import NvidiaDevices
+from gputop.processes.followed import command_line
+from gputop.processes.holders import FactsOf, HolderScanner
+from gputop.processes.owner import cgroup_paths, environment_from, owner_from
+from gputop.processes.proc_stat import Stat, read_stat
+from gputop.processes.report import Circumstances, HolderScan, Owner, Relative
+from gputop.processes.tmux import TmuxWindows
+
+MAX_ANCESTORS: Final = 64
+MAX_ENVIRONMENT_BYTES: Final = 1 << 20
+DELETED: Final = " (deleted)"
+_MARKS: Final = {"dockerenv": ".dockerenv", "containerenv": "run/.containerenv", "singularity": ".singularity.d"}
+_TERMINAL: Final = re.compile(r"/dev/(pts/\d+|tty\w*)")
+#: Slurm's cgroups of jobs (v2, v1), and a directory that is there as long as slurmd uses cgroups at all.
+_SLURM_JOBS: Final = ("system.slice/*slurmstepd.scope/job_{}", "*/slurm*/uid_*/job_{}")
+_SLURM: Final = ("system.slice/*slurmstepd.scope", "*/slurm*/uid_*", "*/slurm")
+
+
+class ProcInvestigator:
+    """See :class:`gputop.processes.report.Investigator`. One thread owns it."""
+
+    def __init__(
+        self,
+        facts_of: FactsOf,
+        proc: Path | str = "/proc",
+        devices: NvidiaDevices | None = None,
+        cgroups: Path | str = "/sys/fs/cgroup",
+    ) -> None:
+        self._proc = str(proc)
+        self._cgroups = str(cgroups)
+        self._scanner = HolderScanner(facts_of, proc, devices)
+        self._owners: dict[ProcessKey, Owner] = {}
+        self._tmux = TmuxWindows()
+        self._own_root = self._namespace("self")
+
+    def scan(self, with_maps: bool = False) -> HolderScan:
+        return self._scanner.scan(with_maps)
+
+    def forget(self, living: Iterable[ProcessKey]) -> None:
+        living = set(living)
+        self._owners = {key: owner for key, owner in self._owners.items() if key in living}
+
+    def owner(self, facts: HostFacts) -> Owner:
+        if facts.key not in self._owners:
+            found = self.circumstances(facts)
+            return Owner() if found is None else found.owner
+        return self._owners[facts.key]
+
+    def circumstances(self, facts: HostFacts) -> Circumstances | None:
+        """Everything about one process, in a fraction of a millisecond to a few: it waits for nothing that a process
+        stuck in the kernel (state D) could hold."""
+        try:
+            process = os.open(f"{self._proc}/{facts.key.pid}", os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            return None
+        try:
+            stat = read_stat("stat", process)
+            if stat is None or stat.start_ticks != facts.key.start_ticks:
+                return None
+            return self._read(process, facts, stat)
+        finally:
+            os.close(process)
+
+    def _read(self, process: int, facts: HostFacts, stat: Stat) -> Circumstances:
+        status = _status(process)
+        ancestors = self._ancestors(stat)
+        terminal = _terminal(stat.terminal)
+        asleep = stat.state in "DZX"  # its memory is not asked for: in D that could hang, a zombie has none
+        environment = None if asleep else _environment(process)
+        ignores = _ignores_hangup(status)
+        owner = self._owners.get(facts.key)
+        if owner is None or (not owner.readable and environment is not None):
+            owner = self._owner(process, facts, environment, ancestors, terminal, status, ignores)
+            if not asleep:
+                self._owners[facts.key] = owner
+        job = (environment or {}).get("SLURM_JOB_ID")
+        return Circumstances(
+            facts=facts,
+            read_at=time.time(),
+            owner=owner,
+            ancestors=ancestors,
+            leader_exists=self._lives(stat.session_id),
+            group_leader_exists=self._lives(stat.group_id),
+            ignores_hangup=ignores,
+            has_terminal=stat.terminal != 0,
+            lost_terminal=_lost_terminal(process),
+            deleted_executable=_deleted(process, "exe"),
+            deleted_directory=_deleted(process, "cwd"),
+            waits_in=_waits_in(process),
+            slurm_job_claimed=job if job and job.isdecimal() else None,
+            slurm_job_lives=self._job_lives(job) if job and job.isdecimal() else None,
+            children=_children(process, self._proc),
+        )
+
+    def _owner(
+        self,
+        process: int,
+        facts: HostFacts,
+        environment: dict[str, str] | None,
+        ancestors: tuple[Relative, ...],
+        terminal: str | None,
+        status: dict[bytes, bytes],
+        ignores: bool | None,
+    ) -> Owner:
+        inside = [int(pid) for pid in status.get(b"NSpid", b"").split()[1:]]
+        namespace = self._namespace(facts.key.pid)
+        elsewhere = namespace is not None and self._own_root is not None and namespace != self._own_root
+        window = None
+        socket = (environment or {}).get("TMUX", "").partition(",")[0]
+        if socket and facts.uid == os.geteuid():
+            window = self._tmux.window(socket, (facts.key.pid, *(relative.pid for relative in ancestors)))
+        return owner_from(
+            facts,
+            cgroup_paths(_bytes(process, "cgroup")),
+            environment,
+            ancestors,
+            terminal,
+            executable=_link(process, "exe"),
+            pids_inside=inside,
+            root_mount=_root_mount(process) if elsewhere else None,
+            marks=[mark for mark, path in _MARKS.items() if _exists(process, f"root/{path}")] if elsewhere else (),
+            ignores_hangup=ignores,
+            window=window,
+        )
+
+    def _ancestors(self, stat: Stat) -> tuple[Relative, ...]:
+        """The parent first, up to pid 1; the parent's command line with it."""
+        found: list[Relative] = []
+        child = stat
+        while child.parent_pid > 0 and len(found) < MAX_ANCESTORS:
+            parent = read_stat(f"{self._proc}/{child.parent_pid}/stat")
+            if parent is None or parent.start_ticks > child.start_ticks:  # hidden; or gone, and its pid reused
+                break
+            command = None
+            if not found and parent.state not in "DZX":
+                command = command_line(self._proc, child.parent_pid)
+            found.append(Relative(child.parent_pid, clean_text(parent.comm), command, parent.start_ticks))
+            child = parent
+        return tuple(found)
+
+    def _lives(self, pid: int) -> bool | None:
+        """Whether the leader of a session or group is still there. Its number is nobody else's as long as there is a
+        member, so its start time need not be asked for."""
+        if pid <= 0:
+            return None
+        seen = read_stat(f"{self._proc}/{pid}/stat")
+        if seen is None:
+            try:
+                os.kill(pid, 0)
+            except ProcessLookupError:
+                return False
+            except PermissionError:
+                return True  # hidden (hidepid)
+            return True
+        return not (seen.state in "ZX" and seen.threads <= 1)
+
+    def _job_lives(self, job: str) -> bool | None:
+        """Whether a cgroup of Slurm job *job* is on this machine; None where Slurm keeps no cgroups here."""
+        if any(glob.glob(f"{self._cgroups}/{pattern.format(job)}") for pattern in _SLURM_JOBS):
+            return True
+        return False if any(glob.glob(f"{self._cgroups}/{pattern}") for pattern in _SLURM) else None
+
+    def _namespace(self, pid: int | str) -> str | None:
+        try:
+            return os.readlink(f"{self._proc}/{pid}/ns/mnt")
+        except OSError:
+            return None
+
+
+def _bytes(process: int, name: str, limit: int = 1 << 16) -> bytes:
+    """The start of a file of the process; empty where it may not be read or is gone."""
+    try:
+        descriptor = os.open(name, os.O_RDONLY, dir_fd=process)
+    except OSError:
+        return b""
+    try:
+        parts = []
+        while limit > 0 and (part := os.read(descriptor, min(limit, 1 << 16))):
+            parts.append(part)
+            limit -= len(part)
+        return b"".join(parts)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+def _status(process: int) -> dict[bytes, bytes]:
+    return dict(line.split(b":", 1) for line in _bytes(process, "status").splitlines() if b":" in line)
+
+
+def _ignores_hangup(status: dict[bytes, bytes]) -> bool | None:
+    mask = status.get(b"SigIgn")
+    return None if mask is None else bool(int(mask, 16) & 1)
+
+
+def _environment(process: int) -> dict[str, str] | None:
+    """None where it may not be read (another user's)."""
+    try:
+        os.close(os.open("environ", os.O_RDONLY, dir_fd=process))
+    except OSError:
+        return None
+    return environment_from(_bytes(process, "environ", MAX_ENVIRONMENT_BYTES))
+
+
+def _link(process: int, name: str) -> str | None:
+    try:
+        return clean_text(os.fsencode(os.readlink(name, dir_fd=process)))
+    except OSError:
+        return None
+
+
+def _deleted(process: int, name: str) -> str | None:
+    path = _link(process, name)
+    return path.removesuffix(DELETED) if path is not None and path.endswith(DELETED) else None
+
+
+def _lost_terminal(process: int) -> str | None:
+    """The terminal on one of the first three descriptors, where that was closed."""
+    for descriptor in range(3):
+        path = _link(process, f"fd/{descriptor}")
+        if path is not None and path.endswith(DELETED) and (found := _TERMINAL.match(path)):
+            return f"/dev/{found[1]}"
+    return None
+
+
+def _terminal(number: int) -> str | None:
+    """The name of a controlling terminal: tty_nr of /proc/PID/stat."""
+    if number <= 0:
+        return None
+    major, minor = os.major(number), os.minor(number)
+    if 136 <= major <= 143:
+        return f"pts/{(major - 136) * 256 + minor}"
+    return f"tty{minor}" if major == 4 and minor < 64 else f"ttyS{minor - 64}" if major == 4 else None
+
+
+def _waits_in(process: int) -> str | None:
+    name = clean_text(_bytes(process, "wchan", 128))
+    return name if name not in ("", "0") else None
+
+
+def _children(process: int, proc: str) -> tuple[ProcessKey, ...] | None:
+    """Its children, of all its threads; None where this kernel does not list them (CONFIG_PROC_CHILDREN)."""
+    found: list[ProcessKey] = []
+    try:
+        folder = os.open("task", os.O_RDONLY | os.O_DIRECTORY, dir_fd=process)
+    except OSError:
+        return None
+    try:
+        tasks = os.listdir(folder)
+        if tasks and not _exists(folder, f"{tasks[0]}/children"):
+            return None
+        for task in tasks:
+            for pid in _bytes(folder, f"{task}/children").split():
+                stat = read_stat(f"{proc}/{int(pid)}/stat")
+                if stat is not None:
+                    found.append(ProcessKey(int(pid), stat.start_ticks))
+    except OSError:
+        return None
+    finally:
+        os.close(folder)
+    return tuple(found)
+
+
+def _exists(folder: int, path: str) -> bool:
+    try:
+        os.stat(path, dir_fd=folder)
+    except OSError:
+        return False
+    return True
+
+
+def _root_mount(process: int) -> str | None:
+    """The line of /proc/PID/mountinfo about its root directory."""
+    for line in _bytes(process, "mountinfo").splitlines():
+        fields = line.split(b" ")
+        if len(fields) > 4 and fields[4] == b"/":
+            return clean_text(line)
+    return None

@@ -1,0 +1,212 @@
+"""What gputop remembers of GPU processes while it watches: a verdict needs a past, and /proc has none.
+
+Fed with snapshots, one after the other, by one thread. Bounded: the oldest dead are forgotten first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from gputop.model import GpuProcess, HostFacts, ProcessKey, Snapshot
+from gputop.processes.report import Relative
+
+MOST_LIVES: Final = 4096
+MOST_CHILDREN: Final = 512
+#: Above this a process is at work, whatever its GPUs do; of a core.
+BUSY_CPU_PERCENT: Final = 5.0
+#: Readings further apart than this leave the time between them unwatched (a suspended laptop, released handles).
+LONGEST_PAUSE: Final = 120.0
+
+
+@dataclass(slots=True)
+class Use:
+    """A process on one GPU. Times are epoch seconds."""
+
+    memory: int | None = None
+    since: float = 0.0  # memory has been the same since then, as far as was watched
+    peak: int | None = None
+    peak_at: float = 0.0
+    watched_since: float | None = None  # its utilization has been known in every reading since then; None: not now
+    active_at: float | None = None  # when it was last seen to use the GPU
+
+
+@dataclass(frozen=True, slots=True)
+class ParentChange:
+    """A process was seen to lose its parent, which means that the parent died."""
+
+    at: float
+    old: Relative  # as far as it was known
+    new_pid: int
+    old_was_on_gpu: bool
+
+
+@dataclass(slots=True)
+class Life:
+    """One process, from when gputop first saw it."""
+
+    key: ProcessKey
+    first_seen: float
+    last_seen: float
+    facts: HostFacts | None = None  # the newest; of a dead process the last
+    uses: dict[tuple[str, int | None], Use] = field(default_factory=dict)  # by GPU's UUID and MIG GPU instance
+    parent_changes: list[ParentChange] = field(default_factory=list)
+    ancestors: tuple[Relative, ...] = ()  # as they were last looked up, the parent first
+    children: dict[ProcessKey, float] = field(default_factory=dict)  # and when they were last seen to be
+    stopped_since: float | None = None  # in state T at every look since
+    stuck_since: float | None = None  # in state D at every look since
+    quiet_since: float | None = None  # neither GPU nor more than BUSY_CPU_PERCENT of a core used since
+    quiet_cpu_seconds: float | None = None  # its CPU time then
+    seen_dead_at: float | None = None  # when the driver first listed it and the host did not have it
+
+    @property
+    def memory_since(self) -> float | None:
+        """Since when its memory is the same on all its GPUs."""
+        return max((use.since for use in self.uses.values()), default=None)
+
+    @property
+    def idle_since(self) -> float | None:
+        """Since when it used none of its GPUs, nor the CPU; None where it does, or where that cannot be told."""
+        if self.quiet_since is None or not self.uses:
+            return None
+        starts = [use.watched_since for use in self.uses.values()]
+        return None if None in starts else self.quiet_since
+
+    @property
+    def last_active(self) -> float | None:
+        """When it was last seen to use a GPU."""
+        return max((use.active_at for use in self.uses.values() if use.active_at is not None), default=None)
+
+    def cpu_share_since_quiet(self) -> float | None:
+        """Percent of a core since :attr:`quiet_since`; None where too little time has gone by."""
+        if self.facts is None or self.quiet_since is None or self.quiet_cpu_seconds is None:
+            return None
+        passed = self.last_seen - self.quiet_since
+        if passed < 1 or self.facts.cpu_seconds is None:
+            return None
+        return 100 * max(0.0, self.facts.cpu_seconds - self.quiet_cpu_seconds) / passed
+
+
+class Past:
+    """The lives of all GPU processes. Not thread-safe: one thread owns it."""
+
+    def __init__(self) -> None:
+        self.lives: dict[ProcessKey, Life] = {}
+        self._newest: dict[int, ProcessKey] = {}  # pid: its latest bearer
+        self.now = 0.0
+
+    def observe(self, snapshot: Snapshot) -> None:
+        """What is seen now."""
+        now, before = snapshot.taken_at, self.now
+        self.now = now
+        paused = now - before > LONGEST_PAUSE
+        seen: dict[ProcessKey, list[GpuProcess]] = {}
+        for process in snapshot.processes:
+            seen.setdefault(self._key_of(process), []).append(process)
+        for key, processes in seen.items():
+            life = self.lives.get(key)
+            if life is None:
+                life = self.lives[key] = Life(key, now, now)
+                self._newest[key.pid] = key
+            life.last_seen = now
+            if processes[0].host is not None:
+                self._meet(life, processes[0].host, now)
+            elif processes[0].exists is False and life.seen_dead_at is None:
+                life.seen_dead_at = now
+            self._count(life, processes, now, paused)
+        if len(self.lives) > MOST_LIVES:
+            self._forget(seen.keys())
+
+    def of(self, key: ProcessKey) -> Life | None:
+        return self.lives.get(key)
+
+    def last_of(self, pid: int) -> Life | None:
+        """The process that bore *pid* last."""
+        key = self._newest.get(pid)
+        return None if key is None else self.lives.get(key)
+
+    def relatives(
+        self, key: ProcessKey, ancestors: tuple[Relative, ...], children: Iterable[ProcessKey] | None
+    ) -> None:
+        """What was looked up of a process: it is what can be said of its parent once that is dead."""
+        life = self.lives.get(key)
+        if life is None:
+            return
+        if ancestors and (life.facts is None or life.facts.parent_pid == ancestors[0].pid):
+            life.ancestors = ancestors
+        for child in children or ():
+            life.children.pop(child, None)  # so that the newest are the last
+            life.children[child] = self.now
+        for child in list(life.children)[:-MOST_CHILDREN]:
+            del life.children[child]
+
+    def parent_of(self, child: ProcessKey) -> tuple[Life, float] | None:
+        """Who *child* was seen to be a child of, and when last."""
+        found = [(life, life.children[child]) for life in self.lives.values() if child in life.children]
+        return max(found, key=lambda one: one[1], default=None)
+
+    # -------------------------------------------------------------------- bookkeeping
+
+    def _key_of(self, process: GpuProcess) -> ProcessKey:
+        """Of a pid that the host does not have, the process that last bore it."""
+        if process.host is not None:
+            return process.host.key
+        known = self._newest.get(process.pid)
+        return known if known is not None and process.exists is not True else ProcessKey(process.pid, None)
+
+    def _meet(self, life: Life, facts: HostFacts, now: float) -> None:
+        old = life.facts
+        if old is facts:
+            return
+        if old is not None and old.parent_pid != facts.parent_pid and old.parent_pid is not None:
+            parent = self.last_of(old.parent_pid)
+            known = parent.facts if parent is not None else None
+            relative = next((one for one in life.ancestors if one.pid == old.parent_pid), None)
+            if known is not None:
+                relative = Relative(known.key.pid, known.name or "", known.command, known.key.start_ticks)
+            life.parent_changes.append(
+                ParentChange(
+                    now, relative or Relative(old.parent_pid, ""), facts.parent_pid or 0, bool(parent and parent.uses)
+                )
+            )
+            del life.parent_changes[:-8]
+        life.facts = facts
+        life.stopped_since = (life.stopped_since or now) if facts.state == "T" else None
+        life.stuck_since = (life.stuck_since or now) if facts.state == "D" else None
+
+    def _count(self, life: Life, processes: list[GpuProcess], now: float, paused: bool) -> None:
+        active, known = False, True
+        for process in processes:
+            place = process.gpu_uuid, process.gpu_instance_id
+            use = life.uses.get(place)
+            if use is None:
+                use = life.uses[place] = Use(since=now)
+            memory = process.memory_bytes
+            if memory != use.memory:
+                use.memory, use.since = memory, now
+            if memory is not None and (use.peak is None or memory > use.peak):
+                use.peak, use.peak_at = memory, now
+            if process.sm_percent is None:
+                use.watched_since, known = None, False
+                continue
+            if use.watched_since is None or paused:
+                use.watched_since = now
+            if process.sm_percent or process.encoder_percent or process.decoder_percent:
+                use.active_at, active = now, True
+        here = {(process.gpu_uuid, process.gpu_instance_id) for process in processes}
+        if len(life.uses) > len(here):
+            life.uses = {place: use for place, use in life.uses.items() if place in here}
+        facts = life.facts
+        if active or not known or facts is None or (facts.cpu_percent or 0.0) >= BUSY_CPU_PERCENT:
+            life.quiet_since = None
+        elif life.quiet_since is None or paused:
+            life.quiet_since, life.quiet_cpu_seconds = now, facts.cpu_seconds
+
+    def _forget(self, here: Collection[ProcessKey]) -> None:
+        """Make room: those seen last the longest ago go, down to three quarters."""
+        gone = sorted((life for key, life in self.lives.items() if key not in here), key=lambda life: life.last_seen)
+        for life in gone[: len(self.lives) - MOST_LIVES * 3 // 4]:
+            del self.lives[life.key]
+            if self._newest.get(life.key.pid) == life.key:
+                del self._newest[life.key.pid]
