@@ -6,21 +6,12 @@ Every change makes a new :class:`~gputop.settings.Settings`; one that cannot be 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar
 
 from gputop import units
 from gputop.model import Gpu
 from gputop.selection import find
-from gputop.settings import (
-    CHART_WINDOWS,
-    DEFAULTS,
-    METRICS,
-    REFRESH_PRESETS,
-    Settings,
-    Thresholds,
-    check_refresh,
-    help_of,
-)
+from gputop.settings import DEFAULTS, METRICS, REFRESH_PRESETS, Settings, Thresholds, check_refresh, help_of
 from gputop.ui.process_columns import COLUMNS
 
 
@@ -338,84 +329,3 @@ class ResetAll(Option):
 
     def reset(self, settings: Settings) -> Settings:
         return settings
-
-
-class Section(NamedTuple):
-    title: str
-    options: list[Option]
-    words: str = ""
-
-
-_METRIC_WORDS: Final = {
-    "memory": "Memory used",
-    "utilization": "GPU utilization",
-    "sm_active": "SM active",
-    "memory_bandwidth": "Memory controller busy",
-    "power": "Power",
-    "temperature": "Temperature",
-    "pcie_rx": "PCIe to the GPU",
-    "pcie_tx": "PCIe from the GPU",
-    "clock_sm": "SM clock",
-}
-_LEVEL_WORDS: Final = {
-    "memory": "Memory used",
-    "utilization": "Utilization",
-    "temperature": "Temperature",
-    "power": "Power",
-}
-_WINDOW_WORDS: Final = {60: "1 min", 300: "5 min", 600: "10 min", 1800: "30 min", 3600: "1 h"}
-
-
-def sections(gpus: Sequence[Gpu], themes: Sequence[str], order: ColumnOrder) -> list[Section]:
-    """Everything that can be set, in the order of the screen."""
-    characters = ((None, "as the locale allows"), (False, "Unicode"), (True, "ASCII"))
-    spans = [(seconds, _WINDOW_WORDS[seconds]) for seconds in CHART_WINDOWS]
-    display: list[Option] = [
-        Choice("theme", "Theme", [(name, name) for name in themes], "Colours, shown at once"),
-        Choice("temperature_unit", "Temperature in", (("C", "°C"), ("F", "°F")), "Unit of temperatures"),
-        Choice("memory_unit", "Memory in", (("GiB", "GiB, adapting"), ("MiB", "MiB, always")), "Unit of memory"),
-        Switch("color", "Colours", "NO_COLOR and --no-color win"),
-        Choice("ascii", "Draw with", characters, "Which characters lines, bars and curves are made of"),
-        Switch("mouse", "Mouse", "Without it the terminal's own selection works; from the next start on"),
-    ]
-    return [
-        Section("Refresh", [Refresh()]),
-        Section("Display", display),
-        Section("GPUs", [WhichGpu(gpu, gpus) for gpu in gpus], "" if gpus else "No GPU has been read yet."),
-        Section(
-            "Panels",
-            [
-                Switch("show_host", "Host line", "CPU, memory and load of the machine"),
-                Switch("show_gpus", "GPU panels"),
-                Switch("show_sparklines", "Sparklines", "The last minutes, in the GPU panels"),
-                Switch("show_chart", "History chart", "Where there is room for it"),
-                Switch("show_processes", "Process table"),
-            ],
-        ),
-        Section(
-            "Chart",
-            [
-                Choice("chart_window", "Time span", spans, "What the chart spans"),
-                Choice("chart_newest_right", "Newest at the", ((True, "right"), (False, "left")), "Its direction"),
-                *(Metric(metric, _METRIC_WORDS[metric]) for metric in METRICS),
-            ],
-        ),
-        Section(
-            "Processes",
-            [
-                Choice("sort", "Sort by", [(id_, column.heading) for id_, column in COLUMNS.items()], "Also F6"),
-                Switch("sort_reverse", "Reversed", "Turns the column's natural order about; also I"),
-                Switch("tree", "As a tree", "Children under their parents; also F5"),
-                *(TableColumn(id_, order) for id_ in order.ids),
-            ],
-        ),
-        Section(
-            "Thresholds",
-            [
-                Level(f"threshold_{name}", which, f"{words}, {('warning', 'critical')[which]}")
-                for name, words in _LEVEL_WORDS.items()
-                for which in (0, 1)
-            ],
-        ),
-        Section("File", [ResetAll()]),
-    ]

@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Final, NamedTuple
 
 from textual import events
 
-from gputop import units
 from gputop.model import Snapshot
 from gputop.processes import Signals, Target
-from gputop.processes.ending import Ending, Endings, Stage
+from gputop.processes.ending import Endings, Stage
 from gputop.processes.signal_table import SIGNALS, SignalEntry, parse_signal, signal_name
 from gputop.ui.background import in_background
-from gputop.ui.cells import Line, Span, fit, width
-from gputop.ui.palette import gpu_role
+from gputop.ui.cells import Line, fit
+from gputop.ui.kill_text import KillText
 from gputop.ui.view import View
 from gputop.ui.widgets.dialog import Dialog
 from gputop.ui.widgets.entry import Entry
 from gputop.ui.widgets.frame import Hint, on
-from gputop.ui.wrap import wrap
 
 _TICK: Final = 0.1
-_STYLES: Final = {
-    Stage.WAITING: "dim",
-    Stage.READY: "warning",
-    Stage.REFUSED: "critical",
-    Stage.GONE: "dim",
-    Stage.RUNNING: "warning",
-    Stage.EXITED: "text",
-    Stage.RELEASED: "good",
-    Stage.KEPT: "critical",
-}
 
 
 class _Choice(NamedTuple):
@@ -270,93 +257,22 @@ class KillScreen(Dialog[None]):
     def content(self, cells: int, rows: int) -> Sequence[Line]:
         roomy = rows >= 16
         below = self._typing(cells, 8 if roomy else 5) if self._entry is not None else self._list(cells)
-        total = self._total(cells)
-        about = [line for ending in self.endings.all for line in self._about(ending, cells)]
-        about += self._left_out(cells)
+        now = self._snapshot.taken_at if self._snapshot is not None else 0.0
+        text = KillText(self.endings, self.view, now)
+        total = text.total(cells)
+        about = [line for ending in self.endings.all for line in text.about(ending, cells)]
+        about += text.left_out(self._hidden, cells)
         spare = rows - len(below) - len(total) - 1
         gaps = 3 if roomy and spare > 6 else 0
         self._about_rows, self._about_total = max(1, spare - gaps), len(about)
         self._first = max(0, min(self._first, self._about_total - self._about_rows))
-        header = _columns(cells, "PID", "USER", "AGE", "GPU", "MEMORY", "COMMAND")
         seen = about[self._first : self._first + self._about_rows]
         if (more := self._about_total - self._about_rows - self._first) > 0:
             seen[-1] = ((f"  … {more + 1} more lines", "dim"),)
         gap: list[Line] = [()] if gaps else []
-        lines = [*gap, ((header, "dim"),), *seen, *total, *gap, *below, *gap]
+        lines = [*gap, text.header(cells), *seen, *total, *gap, *below, *gap]
         self._list_row = len(lines) - len(gap) - len(below)
         return lines
-
-    def _about(self, ending: Ending, cells: int) -> list[Line]:
-        """The lines on one target: who it is, what it holds, what is to be known, what became of it."""
-        facts, target = ending.facts, ending.target
-        now = self._snapshot.taken_at if self._snapshot is not None else 0.0
-        born = facts.start_time if facts is not None else None
-        age = units.duration(now - born if born is not None else None)
-        holds = [(self.endings.names.get(uuid, "GPU ?"), bytes_) for uuid, bytes_ in ending.memory.items()]
-        name, bytes_ = holds[0] if holds else ("", None)
-        text = _columns(
-            cells,
-            str(target.key.pid),
-            target.user or units.UNKNOWN,
-            age,
-            name.removeprefix("GPU "),
-            self.view.memory(bytes_) if holds else "",
-            target.command or units.UNKNOWN,
-        )
-        lines: list[Line] = [((text[:_BEFORE_COMMAND], "title"), (text[_BEFORE_COMMAND:], "text"))]
-        for name, bytes_ in holds[1:]:
-            more = _columns(cells, "", "", "", name.removeprefix("GPU "), self.view.memory(bytes_), "")
-            lines.append(((more, "title"),))
-        indent = " " * 8
-        for words in self._warnings(ending):
-            lines += [((f"{indent}▲ " if not n else f"{indent}  ", "warning+b"), (part, "warning"))
-                      for n, part in enumerate(wrap(words, cells - 10))]  # fmt: skip
-        words = self.endings.words(ending, self.view.settings.memory_unit)
-        style, sign = _STYLES[ending.stage], "✓ " if ending.stage is Stage.RELEASED else "→ "
-        if words:
-            lines += [((f"{indent}{sign}" if not n else f"{indent}  ", style), (part, style))
-                      for n, part in enumerate(wrap(words, cells - 10))]  # fmt: skip
-        return lines
-
-    def _warnings(self, ending: Ending) -> list[str]:
-        """What could go wrong, as far as it can be seen before anything is sent."""
-        facts = ending.facts
-        if facts is None or ending.stage is not Stage.READY:
-            return []
-        found = []
-        if facts.uid is not None and facts.uid != os.geteuid():
-            found.append(f"another user's process: it belongs to {facts.user or facts.uid}")
-        if facts.state == "T":
-            found.append("stopped: it is sent SIGCONT too, or the signal would wait")
-        elif facts.state == "D":
-            found.append("in the kernel (state D): it may not end before the driver lets go")
-        return found
-
-    def _total(self, cells: int) -> list[Line]:
-        endings = self.endings
-        done = endings.those(Stage.RELEASED)
-        chosen = done if endings.sent and done and not endings.pending else endings.those(
-            Stage.WAITING, Stage.READY, Stage.RUNNING, Stage.EXITED, Stage.RELEASED
-        )  # fmt: skip
-        by_gpu = endings.freed_by_gpu(chosen)
-        if not by_gpu:
-            return []
-        label = "Released " if chosen is done else "To be freed " if endings.sent else "Would free "
-        spans: list[Span] = [(label, "dim"), (self.view.memory(sum(by_gpu.values())), "title+b")]
-        if len(by_gpu) > 1 or len(endings.all) > 1:
-            for uuid, bytes_ in by_gpu.items():
-                name = endings.names.get(uuid, "GPU ?")
-                index = name.removeprefix("GPU ")
-                role = gpu_role(int(index)) if index.isdecimal() else "text"
-                spans += [(" · ", "faint"), (name, role), (f" {self.view.memory(bytes_)}", "text")]
-        return [tuple(spans)]
-
-    def _left_out(self, cells: int) -> list[Line]:
-        if not self._hidden:
-            return []
-        names = ", ".join(f"{t.key.pid} {(t.command or '').split(' ')[0]}".strip() for t in self._hidden)
-        said = f"Left out, tagged but hidden by the filter: {names}"
-        return [((part, "dim"),) for part in wrap(said, cells)]
 
     def _list(self, cells: int) -> list[Line]:
         choices = self.choices()
@@ -400,12 +316,3 @@ class KillScreen(Dialog[None]):
             lines.append(on(line, "cursor") if n == self._match else line)
         lines += [()] * (rows - len(lines))
         return lines
-
-
-_BEFORE_COMMAND: Final = 8 + 9 + 6 + 4 + 8 + 1
-
-
-def _columns(cells: int, pid: str, user: str, age: str, gpu: str, memory: str, command: str) -> str:
-    text = fit(pid, 7, right=True) + " " + fit(user, 8) + " " + fit(age, 5, right=True) + " "
-    text += fit(gpu, 3, right=True) + " " + fit(memory, 7, right=True) + "  "
-    return text + fit(command, max(0, cells - width(text)))

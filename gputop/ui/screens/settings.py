@@ -17,7 +17,8 @@ from gputop.ui.board import Board
 from gputop.ui.cells import Line, Span, fit, width
 from gputop.ui.exact_output import install
 from gputop.ui.glyphs import ASCII, UNICODE, Glyphs
-from gputop.ui.options import Choice, ColumnOrder, Level, Option, ResetAll, Section, sections
+from gputop.ui.options import Choice, ColumnOrder, Level, Option, ResetAll
+from gputop.ui.settings_sections import Section, sections
 from gputop.ui.widgets.entry import Entry
 from gputop.ui.widgets.frame import Hint, clip, hint_line, on, shown, thumb
 from gputop.ui.wrap import wrap

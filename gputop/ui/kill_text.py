@@ -1,0 +1,117 @@
+"""What the kill dialog says about its targets, as lines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Final
+
+from gputop import units
+from gputop.processes import Target
+from gputop.processes.ending import Ending, Endings, Stage
+from gputop.ui.cells import Line, Span, fit, width
+from gputop.ui.palette import gpu_role
+from gputop.ui.view import View
+from gputop.ui.wrap import wrap
+
+_STYLES: Final = {
+    Stage.WAITING: "dim",
+    Stage.READY: "warning",
+    Stage.REFUSED: "critical",
+    Stage.GONE: "dim",
+    Stage.RUNNING: "warning",
+    Stage.EXITED: "text",
+    Stage.RELEASED: "good",
+    Stage.KEPT: "critical",
+}
+
+
+class KillText:
+    """The lines on *endings* at *now* (epoch seconds, for ages)."""
+
+    def __init__(self, endings: Endings, view: View, now: float) -> None:
+        self.endings, self.view, self._now = endings, view, now
+
+    def header(self, cells: int) -> Line:
+        return ((_columns(cells, "PID", "USER", "AGE", "GPU", "MEMORY", "COMMAND"), "dim"),)
+
+    def about(self, ending: Ending, cells: int) -> list[Line]:
+        """The lines on one target: who it is, what it holds, what is to be known, what became of it."""
+        facts, target = ending.facts, ending.target
+        now = self._now
+        born = facts.start_time if facts is not None else None
+        age = units.duration(now - born if born is not None else None)
+        holds = [(self.endings.names.get(uuid, "GPU ?"), bytes_) for uuid, bytes_ in ending.memory.items()]
+        name, bytes_ = holds[0] if holds else ("", None)
+        text = _columns(
+            cells,
+            str(target.key.pid),
+            target.user or units.UNKNOWN,
+            age,
+            name.removeprefix("GPU "),
+            self.view.memory(bytes_) if holds else "",
+            target.command or units.UNKNOWN,
+        )
+        lines: list[Line] = [((text[:_BEFORE_COMMAND], "title"), (text[_BEFORE_COMMAND:], "text"))]
+        for name, bytes_ in holds[1:]:
+            more = _columns(cells, "", "", "", name.removeprefix("GPU "), self.view.memory(bytes_), "")
+            lines.append(((more, "title"),))
+        indent = " " * 8
+        for words in self._warnings(ending):
+            lines += [((f"{indent}▲ " if not n else f"{indent}  ", "warning+b"), (part, "warning"))
+                      for n, part in enumerate(wrap(words, cells - 10))]  # fmt: skip
+        words = self.endings.words(ending, self.view.settings.memory_unit)
+        style, sign = _STYLES[ending.stage], "✓ " if ending.stage is Stage.RELEASED else "→ "
+        if words:
+            lines += [((f"{indent}{sign}" if not n else f"{indent}  ", style), (part, style))
+                      for n, part in enumerate(wrap(words, cells - 10))]  # fmt: skip
+        return lines
+
+    def _warnings(self, ending: Ending) -> list[str]:
+        """What could go wrong, as far as it can be seen before anything is sent."""
+        facts = ending.facts
+        if facts is None or ending.stage is not Stage.READY:
+            return []
+        found = []
+        if facts.uid is not None and facts.uid != os.geteuid():
+            found.append(f"another user's process: it belongs to {facts.user or facts.uid}")
+        if facts.state == "T":
+            found.append("stopped: it is sent SIGCONT too, or the signal would wait")
+        elif facts.state == "D":
+            found.append("in the kernel (state D): it may not end before the driver lets go")
+        return found
+
+    def total(self, cells: int) -> list[Line]:
+        endings = self.endings
+        done = endings.those(Stage.RELEASED)
+        chosen = done if endings.sent and done and not endings.pending else endings.those(
+            Stage.WAITING, Stage.READY, Stage.RUNNING, Stage.EXITED, Stage.RELEASED
+        )  # fmt: skip
+        by_gpu = endings.freed_by_gpu(chosen)
+        if not by_gpu:
+            return []
+        label = "Released " if chosen is done else "To be freed " if endings.sent else "Would free "
+        spans: list[Span] = [(label, "dim"), (self.view.memory(sum(by_gpu.values())), "title+b")]
+        if len(by_gpu) > 1 or len(endings.all) > 1:
+            for uuid, bytes_ in by_gpu.items():
+                name = endings.names.get(uuid, "GPU ?")
+                index = name.removeprefix("GPU ")
+                role = gpu_role(int(index)) if index.isdecimal() else "text"
+                spans += [(" · ", "faint"), (name, role), (f" {self.view.memory(bytes_)}", "text")]
+        return [tuple(spans)]
+
+    def left_out(self, hidden: Sequence[Target], cells: int) -> list[Line]:
+        if not hidden:
+            return []
+        names = ", ".join(f"{t.key.pid} {(t.command or '').split(' ')[0]}".strip() for t in hidden)
+        said = f"Left out, tagged but hidden by the filter: {names}"
+        return [((part, "dim"),) for part in wrap(said, cells)]
+
+
+_BEFORE_COMMAND: Final = 8 + 9 + 6 + 4 + 8 + 1
+
+
+def _columns(cells: int, pid: str, user: str, age: str, gpu: str, memory: str, command: str) -> str:
+    text = fit(pid, 7, right=True) + " " + fit(user, 8) + " " + fit(age, 5, right=True) + " "
+    text += fit(gpu, 3, right=True) + " " + fit(memory, 7, right=True) + "  "
+    return text + fit(command, max(0, cells - width(text)))
