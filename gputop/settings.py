@@ -60,6 +60,18 @@ class Thresholds(NamedTuple):
     critical: float
 
 
+class AlarmRule(NamedTuple):
+    """One ``[[alarms]]`` table of the file; ``hold`` is its key ``for``. outputs/conditions.py reads the conditions."""
+
+    when: str
+    hold: str = ""
+    clear: str = ""
+    run: str = ""
+    run_cleared: str = ""
+    webhook: str = ""
+    log: str = ""
+
+
 # ------------------------------------------------------------------------- checks
 # A check takes a value as Python or TOML has it and gives the value to keep, or raises ValueError in words.
 
@@ -139,6 +151,25 @@ def _whole(least: int, most: int) -> Check:
     return check
 
 
+def _alarms(value: Any) -> tuple[AlarmRule, ...]:
+    rules = []
+    for number, table in enumerate(_list(value), 1):
+        if isinstance(table, AlarmRule):
+            rules.append(table)
+            continue
+        if not isinstance(table, dict) or not isinstance(table.get("when"), str):
+            raise ValueError(f'number {number} has no condition: when = "memory > 90%"')
+        keys = {"hold" if key == "for" else key: text for key, text in table.items()}
+        unknown = [key for key in table if key == "hold" or (key != "for" and key not in AlarmRule._fields)]
+        if unknown:
+            raise ValueError(f"number {number}: {clean_text(', '.join(unknown), 60)}: no such key")
+        wrong = [key for key, text in table.items() if not isinstance(text, str)]
+        if wrong:
+            raise ValueError(f"number {number}: {', '.join(wrong)} is not text")
+        rules.append(AlarmRule(**keys))
+    return tuple(rules)
+
+
 def _list(value: Any) -> list[Any]:
     if not isinstance(value, list | tuple):
         raise ValueError(f"{_shown(value)} is not a list")
@@ -214,6 +245,8 @@ class Settings:
     threshold_power: Thresholds | None = _setting(
         None, _thresholds(200), "power, percent of the limit: a card at its cap works as it should, so none"
     )
+
+    alarms: tuple[AlarmRule, ...] = _setting((), _alarms, "alarms: [[alarms]] tables, see Alarms")
 
     leak_idle_minutes: int = _setting(30, _whole(1, 10_080), "minutes without GPU use after which a process is IDLE")
     leak_stopped_minutes: int = _setting(10, _whole(1, 10_080), "minutes a stopped process may hold GPU memory")

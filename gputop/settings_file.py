@@ -125,6 +125,10 @@ def _stored(name: str, value: Any, later: list[str]) -> Any:
     """*value* as TOML has it."""
     if name == "refresh":
         return f"{value * 1000:.0f}ms" if value < 1 else f"{value:g}s"
+    if name == "alarms":
+        return [
+            {"for" if key == "hold" else key: text for key, text in rule._asdict().items() if text} for rule in value
+        ]
     if isinstance(value, tuple):
         return [*value, *later]
     return [] if value is None else value  # thresholds; no other setting can be None and not have its default

@@ -24,6 +24,7 @@ from typing import Final
 from gputop import units
 from gputop.model import Gpu, GpuProcess, clean_text
 from gputop.outputs.quantities import BYTES, QUANTITIES, SECONDS, Quantity, Unit, shown_size, shown_time, unit_of
+from gputop.settings import AlarmRule
 
 CLEAR_SHARE: Final = 0.03  # of the level: how far it must fall back before the alarm clears
 LONGEST: Final = 200  # characters of a condition
@@ -190,6 +191,15 @@ def parse(text: str, hold_seconds: float | None = None, clear: str | None = None
         raise ConditionError(f"{whole!r}: {error}") from None
 
 
+def parse_rule(rule: AlarmRule) -> Condition:
+    """The condition of one ``[[alarms]]`` table of the settings file. Raises ConditionError in words."""
+    try:
+        hold = units.parse_interval(rule.hold) if rule.hold else None
+    except ValueError as error:
+        raise ConditionError(f"{rule.when!r}: for: {error}") from None
+    return parse(rule.when, hold, rule.clear or None)
+
+
 def _parse(whole: str, hold_seconds: float | None, clear: str | None) -> Condition:
     if not whole:
         raise ValueError(f"a condition is needed, such as {EXAMPLES}")
@@ -198,6 +208,8 @@ def _parse(whole: str, hold_seconds: float | None, clear: str | None) -> Conditi
     rest = whole
     if match := _FOR.search(rest):
         hold_seconds, rest = units.parse_interval(match["time"]), rest[: match.start()]
+    elif hold_seconds:
+        whole += f" for {shown_time(hold_seconds).replace(' ', '')}"
     if (gone := _gone(rest)) is not None:
         if clear is not None:
             raise ValueError("there is no level to clear at")

@@ -1,0 +1,85 @@
+"""Poller and bus without a screen: until a signal ends it, on the event loop, with nothing drawn."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import signal
+import sys
+from collections.abc import Callable
+from typing import Final
+
+from gputop.bus import Bus, SnapshotTaken
+from gputop.commands.common import Machine
+from gputop.history import NoHistory
+from gputop.model import Snapshot
+from gputop.poller import Poller
+
+FIRST_READING: Final = 3.0  # seconds after which it goes on without one: a GPU may hang
+
+
+class Headless:
+    """A poller on *machine*. Raises SourceError where its first reading fails; what fails later is in the snapshots."""
+
+    def __init__(self, machine: Machine, interval: float, host_facts: bool) -> None:
+        gc.disable()  # what start-up makes is no garbage; see run()
+        self.bus = Bus()
+        self.poller = Poller(machine.source, machine.host, self.bus, interval, NoHistory())
+        self.poller.want("headless", None if host_facts else ())
+
+    def start(self) -> Snapshot | None:
+        """The first reading, or None where it takes too long."""
+        self.poller.start()
+        first = self.poller.wait_for_first(FIRST_READING)
+        if self.poller.error is not None:
+            raise self.poller.error
+        return first
+
+    def run(self, on_snapshot: Callable[[Snapshot], None]) -> int:
+        """Call *on_snapshot* with every snapshot until SIGINT, SIGTERM or SIGHUP. Returns 0: to be ended is no fault.
+
+        What *on_snapshot* raises is raised here.
+        """
+        return asyncio.run(self._run(on_snapshot))
+
+    async def _run(self, on_snapshot: Callable[[Snapshot], None]) -> int:
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+
+        def end(error: BaseException | None = None) -> None:
+            if not ended.done():
+                ended.set_result(None) if error is None else ended.set_exception(error)
+
+        def handle(message: object) -> None:
+            try:
+                if isinstance(message, SnapshotTaken):
+                    on_snapshot(message.snapshot)
+                else:  # MessagesLost
+                    say(f"too slow: {getattr(message, 'count', 0)} readings were not looked at")
+            except Exception as error:
+                end(error)
+
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, end)
+        self.bus.subscribe(SnapshotTaken, handle, every=True)
+        if self.poller.latest is not None:
+            handle(SnapshotTaken(self.poller.latest))
+        self.bus.attach(loop)
+        gc.collect()
+        gc.freeze()
+        gc.enable()
+        try:
+            await ended
+        finally:
+            self.bus.detach()
+            self.poller.stop()
+        return 0
+
+
+def say(words: str) -> None:
+    """A line on stderr, from any thread."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError):  # nobody reads it, and there is nobody else to tell
+            sys.stderr.write(f"gputop: {words}\n")
+            sys.stderr.flush()

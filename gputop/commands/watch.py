@@ -1,0 +1,233 @@
+"""Watch GPUs without a screen, and say, run, post or log when a condition holds."""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from gputop.commands.common import (
+    Refusal,
+    add_source_options,
+    as_setting,
+    machine_of,
+    only_asked,
+    print_out,
+    settings_of,
+)
+
+if TYPE_CHECKING:
+    from gputop.model import Snapshot
+    from gputop.outputs.alarms import Event
+    from gputop.outputs.conditions import Condition
+    from gputop.settings import Settings
+
+NOTHING: Final = 0  # exit statuses of --once
+HOLDS: Final = 1
+UNCLEAR: Final = 2
+LAST_SECONDS: Final = 3.0  # how long the end waits for commands and webhooks
+
+EPILOG: Final = """conditions:
+  memory > 90%                         any GPU; or in bytes: memory > 120GiB
+  gpu:0 temperature > 85C for 30s      utilization, sm active, power, free memory, unattributed memory,
+                                       memory temperature; <, <=, >= too
+  memory > 90% clear 80%               it clears at 80% (else 3% of the level below it)
+  memory grows > 1GiB/10min            its trend, not the start of a job
+  process memory > 20GiB               any process; also sm, cpu, host memory
+  user:ml command:train memory > 40GiB
+  idle > 30min and memory > 1GiB       a process that holds memory and does nothing
+  pid 1234 gone, process vllm gone     ended, or (by name) not on the GPUs
+  gpu lost, xid, xid 48,79
+
+Each alarm is raised once and cleared once. What the driver does not tell for a while changes nothing; after 30 s a
+line says so. --run and webhooks get the facts: GPUTOP_TEXT, GPUTOP_ALARM, GPUTOP_EVENT, GPUTOP_GPU_UUID, GPUTOP_PID,
+GPUTOP_VALUE and so on in the environment, or the same names as JSON. Commands come one by four at a time, 60 s each.
+
+exit status with --once: 0 nothing holds, 1 a condition holds, 2 it cannot be told (or wrong usage), 3 to 8 as gputop.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = EPILOG
+    add_source_options(parser)
+    parser.add_argument(
+        "-d", "--refresh", metavar="TIME", type=as_setting("refresh"), help="time between readings: 500ms, 2s"
+    )
+    parser.add_argument("--config", metavar="PATH", type=Path, help="settings file instead of the usual one")
+    rules = parser.add_argument_group("alarms")
+    rules.add_argument(
+        "--when",
+        metavar="CONDITION",
+        action="append",
+        help="what to wait for (repeatable); without it, the [[alarms]] of the settings file",
+    )
+    rules.add_argument("--for", metavar="TIME", dest="hold", help="how long it must hold: 10s, 5min")
+    rules.add_argument("--clear", metavar="LEVEL", help="where it clears again: 85%%")
+    rules.add_argument("--once", action="store_true", help="look once, and tell by the exit status")
+    actions = parser.add_argument_group("what to do")
+    actions.add_argument("--run", metavar="CMD", help="run CMD by /bin/sh when an alarm is raised")
+    actions.add_argument("--run-cleared", metavar="CMD", help="run CMD when an alarm is cleared")
+    actions.add_argument("--webhook", metavar="URL", help="POST a JSON object when an alarm is raised or cleared")
+    actions.add_argument("--log", metavar="FILE", help="append events to FILE: CSV, or JSON Lines if it ends in .jsonl")
+    actions.add_argument("--bell", action="store_true", help="ring the terminal's bell when an alarm is raised")
+    actions.add_argument("-q", "--quiet", action="store_true", help="no lines on stdout")
+
+
+def run(options: argparse.Namespace) -> int:
+    settings, path, problems = settings_of(options)
+    rules = _rules(options, settings)
+    if not rules:
+        from gputop import locations
+        from gputop.outputs.conditions import EXAMPLES
+
+        raise Refusal(f"nothing to watch for: --when CONDITION, or [[alarms]] in {locations.short(path)}. {EXAMPLES}")
+    from gputop.commands.headless import say
+
+    for words in problems:
+        say(words)
+    if options.once:
+        return _once([condition for condition, _ in rules], options, settings)
+    return _watch(rules, options, settings)
+
+
+# ---------------------------------------------------------------------------- rules
+
+
+class Actions:
+    """What is done when an alarm of one rule is raised or cleared."""
+
+    def __init__(self, run: str = "", run_cleared: str = "", webhook: str = "", log: str = "") -> None:
+        from gputop.outputs.alarm_actions import EventLog, check_url
+
+        self.run, self.run_cleared = run, run_cleared
+        try:
+            self.webhook = check_url(webhook) if webhook else ""
+            self.log = EventLog(Path(log).expanduser()) if log else None
+        except OSError as error:
+            raise Refusal(f"{log}: cannot be written: {error.strerror or error}") from None
+        except ValueError as error:
+            raise Refusal(str(error)) from None
+
+
+def _rules(options: argparse.Namespace, settings: Settings) -> list[tuple[Condition, Actions]]:
+    """Conditions and what each does of its own."""
+    from gputop.outputs.conditions import ConditionError, parse, parse_rule
+    from gputop.units import parse_interval
+
+    try:
+        if not options.when:
+            return [
+                (parse_rule(rule), Actions(rule.run, rule.run_cleared, rule.webhook, rule.log))
+                for rule in settings.alarms
+            ]
+        hold = None if options.hold is None else parse_interval(options.hold)
+        return [(parse(text, hold, options.clear), Actions()) for text in options.when]
+    except ConditionError as error:
+        raise Refusal(str(error)) from None
+    except ValueError as error:
+        raise Refusal(f"--for: {error}") from None
+
+
+# ----------------------------------------------------------------------------- once
+
+
+def _once(conditions: list[Condition], options: argparse.Namespace, settings: Settings) -> int:
+    from gputop.commands.headless import say
+    from gputop.outputs.alarms import once
+    from gputop.sample import sample
+
+    timed = [condition.text for condition in conditions if condition.needs_time]
+    if timed:
+        raise Refusal(f"--once: {timed[0]!r} can only be told by watching for a while")
+    machine = machine_of(options)
+    everything, _ = sample(machine.source, machine.host, lambda: None)
+    snapshot = only_asked(everything, options, settings)
+    _refuse_unknown(conditions, snapshot)
+    holding, unclear = once(conditions, snapshot, machine.host.exists)
+    if not options.quiet:
+        print_out("".join(f"{alarm.words}  [{alarm.rule}]\n" for alarm in holding))
+    for alarm in unclear:
+        say(alarm.words)
+    return HOLDS if holding else UNCLEAR if unclear else NOTHING
+
+
+def _refuse_unknown(conditions: Iterable[Condition], snapshot: Snapshot) -> None:
+    from gputop.outputs.alarms import Alarms
+
+    if unknown := Alarms(conditions).unknown_gpus(snapshot):
+        there = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in snapshot.gpus)
+        raise Refusal(f"gpu:{unknown[0]}: no such GPU, or more than one. There are: {there}")
+
+
+# ------------------------------------------------------------------------- for long
+
+
+def _watch(rules: list[tuple[Condition, Actions]], options: argparse.Namespace, settings: Settings) -> int:
+    from gputop.commands.headless import Headless, say
+    from gputop.outputs.alarms import Alarms
+    from gputop.outputs.deliveries import Deliveries
+    from gputop.selection import only
+
+    everywhere = Actions(options.run or "", options.run_cleared or "", options.webhook or "", options.log or "")
+    machine = machine_of(options)
+    conditions = list({condition.text: condition for condition, _ in rules}.values())
+    headless = Headless(machine, settings.refresh, any(condition.needs_host for condition in conditions))
+    first = headless.start()
+    if first is not None:
+        _refuse_unknown(conditions, only_asked(first, options, settings))
+    alarms = Alarms(conditions, machine.host.exists)
+    deliveries = Deliveries(say)
+    own: dict[str, list[Actions]] = {}
+    for condition, actions in rules:
+        own.setdefault(condition.text, []).append(actions)
+    problems: tuple[str, ...] = ()
+
+    def look(snapshot: Snapshot) -> None:
+        nonlocal problems
+        for words in snapshot.problems:
+            if words not in problems:
+                say(words)
+        problems = snapshot.problems
+        for event in alarms.look(only(snapshot, settings.gpus)[0]):
+            _act(event, [everywhere, *own[event.alarm.rule]], deliveries, say)
+            if not options.quiet:
+                _print(event, options.bell)
+
+    status = headless.run(look)
+    if left := deliveries.finish(LAST_SECONDS):
+        say(f"ended with {left} commands or webhooks not begun")
+    return status
+
+
+def _act(event: Event, everything: Iterable[Actions], deliveries: object, say: Callable[[str], None]) -> None:
+    """Log it, and have commands and webhooks done."""
+    from gputop.bus import AlarmCleared, AlarmRaised
+    from gputop.outputs.alarm_actions import facts, post, run_command
+    from gputop.outputs.deliveries import Deliveries
+
+    assert isinstance(deliveries, Deliveries)
+    known = facts(event, socket.gethostname())
+    for actions in everything:
+        if actions.log is not None:
+            try:
+                actions.log.put(known)
+            except OSError as error:
+                say(f"the log cannot be written: {error.strerror or error}")
+        command = {AlarmRaised: actions.run, AlarmCleared: actions.run_cleared}.get(type(event))
+        if command:
+            deliveries.put(lambda command=command: run_command(command, known), "--run")  # type: ignore[misc]
+        if actions.webhook and isinstance(event, AlarmRaised | AlarmCleared):
+            deliveries.put(lambda url=actions.webhook: post(url, known), "webhook")  # type: ignore[misc]
+
+
+def _print(event: Event, bell: bool) -> None:
+    from gputop.bus import AlarmRaised
+    from gputop.outputs.alarm_actions import line
+
+    print_out(line(event) + "\n")
+    if bell and isinstance(event, AlarmRaised) and sys.stdout is not None and sys.stdout.isatty():
+        print_out("\a")
