@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 FAILED: Final = 1
 FIRST_READING: Final = 5.0  # seconds
 
+PIDS_A_SECOND: Final = 128  # of which /proc is read; of 512 processes each is every 4 s
+
 LEAST_BYTES: Final = 64 * 1024
 LEAST_SECONDS: Final = 10.0
 
@@ -77,7 +79,6 @@ class _Session:
         self._options, self._settings = options, settings
         self._bus = Bus()
         self._poller = Poller(machine.source, machine.host, self._bus, settings.refresh, NoHistory())
-        self._poller.want("record", None)
         self._recorder: Recorder | None = None
         self._failure: Exception | None = None
         self._lost = 0
@@ -133,11 +134,18 @@ class _Session:
         if self._settings.gpus:
             chosen = only(snapshot, self._settings.gpus)[0]
             snapshot = chosen if chosen.gpus else snapshot  # none of those chosen is here (any more)
+        self._want(snapshot)
         try:
             self._recorder.write(snapshot)
         except Exception as error:  # raised again by run(), out of the event loop
             self._failure = error
             self._loop.stop()
+
+    def _want(self, snapshot: Snapshot) -> None:
+        """Have the host's side of the processes read anew, of no more than so many a second, in turns."""
+        pids = sorted({process.pid for process in snapshot.processes})
+        turns = -(-len(pids) // PIDS_A_SECOND)
+        self._poller.want("record", pids[int(snapshot.taken_at) % turns :: turns] if turns > 1 else None)
 
     def _say(self, words: str) -> None:
         if not self._options.quiet:
