@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -14,25 +14,14 @@ from gputop.locations import short
 from gputop.model import Gpu
 from gputop.settings import DEFAULTS, Settings
 from gputop.ui.board import Board
-from gputop.ui.cells import Line, Span, fit, width
+from gputop.ui.cells import Line, fit, width
 from gputop.ui.exact_output import install
 from gputop.ui.glyphs import ASCII, UNICODE, Glyphs
-from gputop.ui.options import Choice, ColumnOrder, Level, Option, ResetAll
+from gputop.ui.options import ColumnOrder, Option, ResetAll
+from gputop.ui.settings_page import Row, SettingsPage
 from gputop.ui.settings_sections import Section, sections
 from gputop.ui.widgets.entry import Entry
-from gputop.ui.widgets.frame import Hint, clip, hint_line, on, shown, thumb
-from gputop.ui.wrap import wrap
-
-_LABEL: Final = 16  # cells
-_LONG_LABEL: Final = 23
-
-
-class _Row(NamedTuple):
-    """A line of the page; ``option`` is None for titles and words. ``zones``: x, x after, which choice."""
-
-    line: Line
-    option: Option | None = None
-    zones: tuple[tuple[int, int, int], ...] = ()
+from gputop.ui.widgets.frame import Hint, clip, hint_line, shown, thumb
 
 
 class SettingsScreen(Screen[None]):
@@ -71,7 +60,7 @@ class SettingsScreen(Screen[None]):
         self._build()
         self._at = 0
         self._first = 0  # of the page's lines
-        self._rows: list[_Row] = []
+        self._rows: list[Row] = []
         self._entry: Entry | None = None
         self._asking = False  # whether all is to be reset
         self._said: tuple[str, str] = ("", "dim")  # the line of words at the bottom
@@ -267,7 +256,18 @@ class SettingsScreen(Screen[None]):
             return
         contents, rows = self._contents_cells(), self._page_rows()
         cells = min(size.width - contents - 2, 104)
-        self._rows = self._page(cells)
+        page = SettingsPage(
+            self.settings,
+            self._sections,
+            self.option,
+            self._entry,
+            self._wrong,
+            self._asking,
+            self._path,
+            self._problems,
+            self._glyphs,
+        )
+        self._rows = page.rows(cells)
         at = next((n for n, row in enumerate(self._rows) if row.option is self.option), 0)
         above = 1 if self.option in [section.options[0] for section in self._sections if section.options] else 0
         below = 2 if self._wrong else 0
@@ -285,9 +285,9 @@ class SettingsScreen(Screen[None]):
             if n < len(listed):
                 mark, style = (self._glyphs.folded, "title+b") if listed[n] is here else (" ", "dim")
                 title = ((f" {mark} ", "accent+b"), (fit(listed[n].title, contents - 3), style))
-            page = clip(seen[n].line if n < len(seen) else (), cells)
+            line = clip(seen[n].line if n < len(seen) else (), cells)
             edge = ((" ", "text"), (self._glyphs.full if n in bar else " ", "faint"))
-            lines.append((*title, *page, *(edge if bar else ())))
+            lines.append((*title, *line, *(edge if bar else ())))
         lines += [(), self._words(size.width), hint_line(self._hints(), size.width, "bar")]
         self.board.show(shown(lines, self._glyphs))
 
@@ -296,98 +296,6 @@ class SettingsScreen(Screen[None]):
         left = " Settings"
         room = cells - len(left)
         return ((left, "title+b@bar"), (fit(path, room, right=True) if width(path) < room else " " * room, "dim@bar"))
-
-    def _page(self, cells: int) -> list[_Row]:
-        rows: list[_Row] = []
-        for section in self._sections:
-            if rows:
-                rows.append(_Row(()))
-            rule = self._glyphs.rule * (cells - width(section.title) - 1)
-            rows.append(_Row(((section.title, "accent+b"), (f" {rule}", "faint"))))
-            if section.words:
-                rows.append(_Row((("  " + section.words, "dim"),)))
-            if section.title == "File":
-                rows += [_Row(line) for line in self._file(cells)]
-            for option in section.options:
-                rows.append(self._row(option, cells))
-                if option is self.option and self._wrong:
-                    rows += [_Row((("    " + part, "warning"),)) for part in wrap(self._wrong, cells - 6)]
-                if option.name == "theme":
-                    rows.append(_Row(self._swatches()))
-        return rows
-
-    def _row(self, option: Option, cells: int) -> _Row:
-        here = option is self.option
-        settings = self.settings
-        mark = self._glyphs.folded if here else " "
-        ticked = option.checked(settings)
-        spans: list[Span] = [(f"{mark} ", "accent+b")]
-        zones: list[tuple[int, int, int]] = []
-        style = "title+b" if here else "text"
-        if ticked is not None:
-            spans += [("[", "dim"), ("x" if ticked else " ", "accent+b"), ("] ", "dim")]
-        label = option.label if not isinstance(option, ResetAll) else self._reset_words()
-        describes = ticked is not None and option.shown(settings) not in ("on", "off")
-        room = cells - sum(width(text) for text, _ in spans)
-        if isinstance(option, ResetAll):
-            spans.append((fit(label, room), "warning+b" if self._asking else style))
-        elif option.name == "chart_metrics" or (ticked is not None and not describes):
-            spans.append((fit(label, room), style))
-        else:
-            at = 9 if describes else _LONG_LABEL if isinstance(option, Level) else _LABEL
-            spans.append((fit(label, at), style))
-            room -= at
-            if here and self._entry is not None:
-                spans += self._entry.line(min(room, 18))
-            elif isinstance(option, Choice):
-                x = sum(width(text) for text, _ in spans)
-                values, found = self._values(option, room, here)
-                zones = [(a + x, b + x, n) for a, b, n in found]
-                spans += values
-            elif describes:
-                spans.append((fit(option.shown(settings), room), "dim"))
-            else:
-                spans += [("‹ ", "dim"), (option.shown(settings), "accent+b"), (" ›", "dim")]
-        line = tuple(spans)
-        return _Row(on(clip(line, cells), "cursor") if here and self._entry is None else line, option, tuple(zones))
-
-    def _values(self, option: Choice, room: int, here: bool) -> tuple[list[Span], list[tuple[int, int, int]]]:
-        """All choices side by side where they fit, else the chosen one between arrows."""
-        choices, at = option.choices(self.settings), option.position(self.settings)
-        if sum(width(words) + 2 for words in choices) <= room:
-            spans: list[Span] = []
-            zones = []
-            x = 0
-            for n, words in enumerate(choices):
-                spans.append((f"[{words}]", "accent+b") if n == at else (f" {words} ", "text" if here else "dim"))
-                zones.append((x, x + width(words) + 2, n))
-                x += width(words) + 2
-            return spans, zones
-        count = f"  {at + 1} of {len(choices)}" if at >= 0 else "  not there"
-        text = fit(option.shown(self.settings), max(1, min(room - 4, 20))).rstrip()
-        return [("‹ ", "dim"), (text, "accent+b"), (" ›", "dim"), (count, "dim")], []
-
-    def _swatches(self) -> Line:
-        """The colours of the theme."""
-        spans: list[Span] = [(" " * (2 + _LABEL), "text")]
-        spans += [(f"{n}", f"g{n}+b") for n in range(8)]
-        levels = self._glyphs.levels
-        spans += [(" ", "text"), *((levels[2 * n + 2], f"l{n}") for n in range(4))]
-        spans += [(" good", "good"), (" warning", "warning"), (" critical", "critical")]
-        return tuple(spans)
-
-    def _file(self, cells: int) -> list[Line]:
-        lines: list[Line] = [(("  Changes are saved in ", "dim"), (short(self._path), "text"))]
-        for problem in self._problems:
-            parts = wrap(problem, cells - 6)
-            lines += [((f"  {self._glyphs.warning} " if not n else "    ", "warning+b"), (part, "warning"))
-                      for n, part in enumerate(parts)]  # fmt: skip
-        return lines
-
-    def _reset_words(self) -> str:
-        if self._asking:
-            return "Reset all settings? y: yes, any other key: no"
-        return "Reset all settings to their defaults…"
 
     def _words(self, cells: int) -> Line:
         """What the option at the cursor means, or what went wrong."""
