@@ -145,6 +145,17 @@ def worker() -> Iterator[StartWorker]:
         process.close()
 
 
+def cursor_line(terminal: Terminal) -> str:
+    """The text of the line the cursor is on, told by its background; empty where there is none."""
+    from gputop.ui.palette import DARK
+
+    background = DARK.variables["block-cursor-background"].lstrip("#")
+    for cells in terminal.cells():
+        if sum(cell.bg == background for cell in cells) > len(cells) // 2:
+            return "".join(cell.data for cell in cells)
+    return ""
+
+
 def environment(home: Path) -> dict[str, str]:
     """A true colour terminal in a UTF-8 locale."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED)}

@@ -28,6 +28,7 @@ from typing import Any, Self
 
 import pyte
 import pyte.screens
+from wcwidth import wcwidth
 
 PATIENCE = 30.0  # seconds; other work may share the machine. What is waited for is looked at at every output.
 
@@ -393,6 +394,7 @@ class Screen(pyte.Screen):
         self._stream.use_utf8 = False  # so that the line drawing character set works
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._rest = b""
+        self._wide: set[int] = set()  # lines on which there may be wide characters
 
     def feed(self, data: bytes) -> None:
         """Show *data*; what is between the marks of synchronized output (mode 2026) is shown at once or not yet."""
@@ -406,8 +408,26 @@ class Screen(pyte.Screen):
         self._rest = data[end:]
         self._stream.feed(self._decode(_STRIP.sub(b"", data[:end])))
 
+    @property
+    def display(self) -> list[str]:
+        return ["".join(cell.data for cell in cells) for cells in self.cells()]
+
     def cells(self) -> list[list[Cell]]:
+        """All cells; the right half of a wide character is empty."""
         return [[self.buffer[y][x] for x in range(self.columns)] for y in range(self.lines)]
+
+    def draw(self, data: str) -> None:
+        """As terminals do, and pyte does not: what is written over one half of a wide character blanks the other."""
+        y = self.cursor.y
+        super().draw(data)
+        if not data.isascii():
+            self._wide.update(range(y, self.cursor.y + 1))
+        if y in self._wide:
+            line = self.buffer[y]
+            halves = [(x, cell) for x, cell in line.items() if not cell.data or _is_wide(cell.data)]
+            for x, cell in halves:
+                if (cell.data and line[x + 1].data) or (not cell.data and not _is_wide(line[x - 1].data)):
+                    line[x] = cell._replace(data=" ")
 
     def select_graphic_rendition(self, *codes: int, **_: Any) -> None:
         out: list[int] = []
@@ -424,6 +444,10 @@ class Screen(pyte.Screen):
         super().set_mode(*modes, **more)
         if more.get("private") and 1049 in modes:
             self.erase_in_display(2)
+
+
+def _is_wide(text: str) -> bool:
+    return wcwidth(text[:1]) == 2
 
 
 def show(data: bytes, columns: int, rows: int) -> Screen:
