@@ -12,4 +12,10 @@ from __future__ import annotations
 from typing import Final
 
 #: Name and what it is for, in one line.
-COMMANDS: Final[dict[str, str]] = {}
+COMMANDS: Final[dict[str, str]] = {
+    "query": "values for scripts, as nvidia-smi --query-gpu",
+    "watch": "alarms without a screen",
+    "serve": "a Prometheus exporter",
+    "record": "record GPUs and processes to a file",
+    "replay": "the dashboard on a recording",
+}
