@@ -101,6 +101,7 @@ class Buckets:
         self.values = array("d", [NAN]) * size
         self.newest = 0  # number of the open bucket: time divided by its length
         self._last = NAN
+        self._cut: tuple[tuple[int, int, float], tuple[float, ...]] | None = None
 
     def put(self, at: float, value: float, hold: float) -> None:
         """*hold*: seconds a value stands for the time after it, where samples are rarer than buckets."""
@@ -118,10 +119,14 @@ class Buckets:
                 self.values[number % self.size] = value if value == value else old
         self._last = value
 
-    def last(self, columns: int) -> list[float]:
-        """The newest *columns* buckets, oldest first, the open one last."""
+    def last(self, columns: int) -> tuple[float, ...]:
+        """The newest *columns* buckets, oldest first, the open one last. The same object while they are the same."""
         columns = min(columns, self.size)
-        return [self.values[n % self.size] for n in range(self.newest - columns + 1, self.newest + 1)]
+        key = (columns, self.newest, self.values[self.newest % self.size])
+        if self._cut is None or self._cut[0] != key:
+            first = self.newest - columns + 1
+            self._cut = key, tuple([self.values[n % self.size] for n in range(first, self.newest + 1)])
+        return self._cut[1]
 
 
 @dataclass(frozen=True, slots=True)

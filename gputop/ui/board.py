@@ -18,7 +18,7 @@ from gputop.ui.glyphs import asciify
 from gputop.ui.palette import Palette, blank_look
 from gputop.ui.plain_strip import PlainStrip
 
-_JOIN: Final = 8  # cells: a gap this small is cheaper to write than to skip
+_JOIN: Final = 12  # cells: a gap this small is cheaper to write than to skip
 _FAR: Final = 4096  # cells: the rest of the line
 
 
@@ -31,39 +31,35 @@ def changed_runs(old: Line, new: Line) -> list[Run]:
     cell that changed, however the spans are cut. From the first character on that is not one cell wide, a difference
     means the rest of the line."""
     runs: list[Run] = []
-    befores = (span for span in old if span[0])
-    text, style = next(befores, ("", ""))
-    x = 0
-    for after, after_style in new:
-        if not plain(after):
-            if text == after and style == after_style:
-                x += width(after)
-                text, style = next(befores, ("", ""))
-                continue
+    n = m = x = 0
+    text = style = after = after_style = ""
+    while True:
+        if not text and not after:
+            while n < len(old) and m < len(new) and old[n] == new[m]:
+                x += width(old[n][0])
+                n, m = n + 1, m + 1
+        while not text and n < len(old):
+            text, style = old[n]
+            n += 1
+        while not after and m < len(new):
+            after, after_style = new[m]
+            m += 1
+        if not text or not after:
+            break
+        if not plain(text) or not plain(after):
             return [*runs, (x, x + _FAR)]
-        while after:
-            if not text:
-                text, style = next(befores, ("", ""))
-            if not text:
-                runs.append((x, x + len(after)))
-                x += len(after)
-                break
-            if not plain(text):
-                return [*runs, (x, x + _FAR)]
-            length = min(len(text), len(after))
-            if style != after_style:
-                runs += _restyled_runs(text[:length], style, after[:length], after_style, x)
-            elif text[:length] != after[:length]:
-                runs += [(x + n, x + n + 1) for n in range(length) if text[n] != after[n]]
-            text, after = text[length:], after[length:]
-            x += length
-        if not text:
-            text, style = next(befores, ("", ""))
-    left = len(text) if plain(text) else width(text)
-    left += sum(width(more) for more, _ in befores)
-    if left:
-        runs.append((x, x + left))
-    return runs
+        length = min(len(text), len(after))
+        if style != after_style:
+            runs += _restyled_runs(text[:length], style, after[:length], after_style, x)
+        elif text[:length] != after[:length]:
+            runs += [(x + k, x + k + 1) for k in range(length) if text[k] != after[k]]
+        text, after = text[length:], after[length:]
+        x += length
+    left = max(
+        width(text) + sum(width(more) for more, _ in old[n:]),
+        width(after) + sum(width(more) for more, _ in new[m:]),
+    )
+    return [*runs, (x, x + left)] if left else runs
 
 
 def _restyled_runs(text: str, style: str, after: str, after_style: str, x: int) -> list[Run]:
@@ -111,11 +107,11 @@ class Board(Widget):
     @property
     def cells(self) -> int:
         """Its width; the screen's as long as it has none of its own, so that the first picture is the right one."""
-        return self.size.width or self.app.size.width
+        return self.outer_size.width or self.app.size.width
 
     @property
     def height(self) -> int:
-        return self.size.height or self.lines_given
+        return self.outer_size.height or self.lines_given
 
     def show(self, lines: Sequence[Line]) -> None:
         """Draw *lines* from now on; redraws what differs from those shown before."""
@@ -139,7 +135,7 @@ class Board(Widget):
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Replaces Textual's styles cache (borders, padding: a board has none), which costs 3.6 ms a tick."""
-        palette, cells = self.palette, self.size.width
+        palette, cells = self.palette, self.outer_size.width
         strips, lines = self._strips, self.lines
         first, last = crop.column_span
         whole = first == 0 and last == cells

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Final
 
@@ -15,16 +16,17 @@ Line = tuple[Span, ...]
 ELLIPSIS: Final = "…"
 
 
-@lru_cache(8192)
-def _plain(text: str) -> bool:
-    return all(cell_len(character) == 1 for character in text)
+#: Of what is drawn here, nearly everything: printable ASCII, arrows, boxes, blocks, braille and a few signs.
+_USUAL: Final = re.compile("[ -~°·×†—…←-↓─-╿▀-▟■▲▴▸▾⠀-⣿]*")
 
 
+@lru_cache(4096)
 def plain(text: str) -> bool:
     """Whether every character of *text* takes exactly one cell."""
-    return text.isascii() or _plain(text)
+    return _USUAL.fullmatch(text) is not None or all(cell_len(character) == 1 for character in text)
 
 
+@lru_cache(4096)
 def width(text: str) -> int:
     """Cells that *text* takes."""
     return len(text) if plain(text) else cell_len(text)

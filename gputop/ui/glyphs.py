@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from rich.cells import cell_len
@@ -146,7 +147,8 @@ def gauge(percent: float | None, cells: int, style: str, glyphs: Glyphs) -> tupl
     return (filled, style), (glyphs.rail_rest * (cells - len(filled)), "faint")
 
 
-def levels(values: list[float], glyphs: Glyphs, top: float = 100.0) -> str:
+@lru_cache(256)
+def levels(values: tuple[float, ...], glyphs: Glyphs, top: float = 100.0) -> str:
     """A sparkline row: one character a value between 0 and *top*; NaN is a gap."""
     steps = len(glyphs.levels) - 1
     marks = glyphs.levels

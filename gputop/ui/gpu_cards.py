@@ -128,7 +128,7 @@ def _body(drawing: GpuDrawing, inner: int, tall: bool, view: View) -> list[Line]
 
 
 def _history(
-    drawing: GpuDrawing, inner: int, text: int, values: list[float], style: str, view: View
+    drawing: GpuDrawing, inner: int, text: int, values: tuple[float, ...], style: str, view: View
 ) -> list[tuple[Span, ...]]:
     bar = inner - 5 - text
     return [

@@ -98,12 +98,12 @@ def _track(cells: int, view: View) -> str:
     return (" " if view.has_track else view.glyphs.track) * max(0, cells)
 
 
-def sparkline(values: list[float], cells: int, style: str, glyphs: Glyphs) -> Span:
+def sparkline(values: tuple[float, ...], cells: int, style: str, glyphs: Glyphs) -> Span:
     """One row of the newest *cells* buckets."""
-    return fit(levels(values[-cells:], glyphs), cells, right=True), style
+    return fit(levels(values[-cells:] if len(values) > cells else values, glyphs), cells, right=True), style
 
 
-def tall_sparkline(values: list[float], cells: int, rows: int, style: str, glyphs: Glyphs) -> list[Span]:
+def tall_sparkline(values: tuple[float, ...], cells: int, rows: int, style: str, glyphs: Glyphs) -> list[Span]:
     """*rows* rows, the top one first, that together tell *rows* times as many levels."""
     values = values[-cells:]
     steps = len(glyphs.levels) - 1

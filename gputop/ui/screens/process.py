@@ -190,13 +190,13 @@ class ProcessScreen(Sheet[None]):
         lines.append((("The largest of every 2 s, newest at the right", "dim"),))
         return lines
 
-    def _curve(self, values: list[float], total: int | None, index: int, cells: int) -> list[Line]:
+    def _curve(self, values: tuple[float, ...], total: int | None, index: int, cells: int) -> list[Line]:
         """Its memory over time, as a share of the GPU's; of its own peak where that is small."""
         peak = max((value for value in values if value == value), default=0.0)
         if not peak:
             return []
         top = float(total) if total and peak > total / 10 else peak
-        percents = [100 * value / top for value in values]
+        percents = tuple(100 * value / top for value in values)
         spans = tall_sparkline(percents, max(10, cells - 9), _CURVE_ROWS, soft_role(index), self.view.glyphs)
         labels = (self.view.memory(top), *[""] * (_CURVE_ROWS - 2), "0")
         return [(span, (f" {label}", "dim")) for span, label in zip(spans, labels, strict=True)]
