@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from gputop.model import Snapshot
     from gputop.processes import HostReader, Signals
+    from gputop.processes.report import Investigator
     from gputop.settings import Settings
     from gputop.sources import Source
 
@@ -95,6 +96,7 @@ class Machine:
     host: HostReader
     signals: Signals | None
     simulated: bool
+    investigator: Callable[[], Investigator]  # made when leaks are looked for
 
 
 def machine_of(options: argparse.Namespace, to_act: bool = False, clock: Callable[[], float] = time.time) -> Machine:
@@ -106,7 +108,7 @@ def machine_of(options: argparse.Namespace, to_act: bool = False, clock: Callabl
             demo = simulated_machine(options.demo, options.seed, clock)
         except UnknownScenario as error:
             raise Refusal(f"--demo: {error}") from None
-        return Machine(demo.source, demo.host, demo.signals if to_act else None, simulated=True)
+        return Machine(demo.source, demo.host, demo.signals if to_act else None, True, lambda: demo.investigator)
     from gputop.processes.identity import ProcHostReader
     from gputop.sources.nvml import NvmlSource
 
@@ -115,7 +117,14 @@ def machine_of(options: argparse.Namespace, to_act: bool = False, clock: Callabl
         from gputop.processes.signals import ProcSignals
 
         signals = ProcSignals()
-    return Machine(NvmlSource(), ProcHostReader(), signals, simulated=False)
+    reader = ProcHostReader()
+
+    def investigator() -> Investigator:
+        from gputop.processes.investigate import ProcInvestigator
+
+        return ProcInvestigator(reader.facts_of)
+
+    return Machine(NvmlSource(), reader, signals, False, investigator)
 
 
 def scenarios() -> str:

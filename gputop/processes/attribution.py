@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -16,6 +17,8 @@ GAP_SHARE: Final = 0.02  # of the GPU's memory; the normal gap of an H200 is 43 
 GHOST_LOAD_PERCENT: Final = 95
 GHOST_LOAD_SECONDS: Final = 60.0
 MPS_CONTROL: Final = "nvidia-cuda-mps"
+#: Grace with Hopper or Blackwell: their memory is onlined as the host's (nvmlDeviceGetNumaNodeId).
+_SUPERCHIP: Final = re.compile(r"\bG[HB][23]\d0\b")
 
 
 def attribute(gpu: Gpu, processes: Iterable[GpuProcess]) -> Attribution:
@@ -167,13 +170,12 @@ def _causes(
                 2,
             )
         )
-    if gpu.facts.numa_node is not None:
+    if _SUPERCHIP.search(gpu.name):
         found.append(
             Cause(
                 "memory that the system manages",
-                f"this GPU's memory is NUMA node {gpu.facts.numa_node} of the host: page cache and pages of ended "
-                "processes stay there",
-                "echo 3 > /proc/sys/vm/drop_caches as root frees the cache; numastat -m shows what is there",
+                "this GPU's memory is a NUMA node of the host: page cache and pages of ended processes stay in it",
+                "numastat -m shows what is there; echo 3 > /proc/sys/vm/drop_caches as root frees the cache",
                 3,
             )
         )

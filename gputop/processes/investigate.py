@@ -49,6 +49,10 @@ class ProcInvestigator:
     def scan(self, with_maps: bool = False) -> HolderScan:
         return self._scanner.scan(with_maps)
 
+    def lives(self, key: ProcessKey) -> bool:
+        stat = read_stat(f"{self._proc}/{key.pid}/stat")
+        return stat is not None and stat.start_ticks == key.start_ticks and (stat.state not in "ZX" or stat.threads > 1)
+
     def forget(self, living: Iterable[ProcessKey]) -> None:
         living = set(living)
         self._owners = {key: owner for key, owner in self._owners.items() if key in living}

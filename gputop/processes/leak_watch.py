@@ -4,19 +4,22 @@ How it is used::
 
     watch = LeakWatch(machine.investigator, settings, on_report=lambda report: bus.publish(LeaksReported(report)))
     watch.start()
-    poller.want("leaks", None)          # host facts of all processes, not only of the rows in sight
-    bus.subscribe(SnapshotTaken, lambda message: watch.observe(message.snapshot), every=True)
-    watch.latest                        # the newest LeakReport, never None
+    poller.want("leaks", None)  # host facts of all processes, not only of the rows in sight
+    bus.subscribe(SnapshotTaken, lambda message: watch.observe(message.snapshot))
+    watch.latest  # the newest LeakReport, never None
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Final
 
-from gputop.model import Snapshot
+from gputop.model import Snapshot, replace
 from gputop.processes.report import Investigator, LeakReport
 from gputop.settings import Settings
+
+PERIOD: Final = 1.0
 
 
 class LeakWatch(threading.Thread):
@@ -25,19 +28,47 @@ class LeakWatch(threading.Thread):
 
     def __init__(
         self,
-        investigator: Investigator,
+        investigator: Callable[[], Investigator],
         settings: Settings,
         on_report: Callable[[LeakReport], None] | None = None,
     ) -> None:
         super().__init__(daemon=True, name="gputop-leaks")
         self.latest = LeakReport(0.0)
         self.settings = settings  # may be replaced at any time
+        self._investigator = investigator  # called in the thread
+        self._on_report = on_report
+        self._newest: Snapshot | None = None
+        self._wake, self._stop = threading.Event(), threading.Event()
+        self._scan_now = False
 
     def observe(self, snapshot: Snapshot) -> None:
-        """What is seen now. Cheap; from any one thread."""
+        """What is seen now; the newest one counts. Cheap, from any thread."""
+        self._newest = snapshot
 
     def scan_now(self) -> None:
         """Look for holders now, memory maps included (a key, or a kill that freed nothing)."""
+        self._scan_now = True
+        self._wake.set()
 
     def stop(self) -> None:
         """End the thread; waits for nothing."""
+        self._stop.set()
+        self._wake.set()
+
+    def run(self) -> None:
+        from gputop.processes.leak_finder import LeakFinder  # its rules are not needed for the first picture
+
+        finder = LeakFinder(self._investigator())
+        done: Snapshot | None = None
+        while not self._stop.is_set():
+            snapshot, scan_now = self._newest, self._scan_now
+            if snapshot is not None and (snapshot is not done or scan_now):
+                self._scan_now = False
+                done = snapshot
+                report = finder.step(snapshot, self.settings, scan_now)
+                changed = replace(report, taken_at=self.latest.taken_at) != self.latest
+                self.latest = report
+                if changed and self._on_report is not None:
+                    self._on_report(report)
+            self._wake.wait(PERIOD if done is not None else PERIOD / 10)
+            self._wake.clear()

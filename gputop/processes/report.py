@@ -322,6 +322,10 @@ class Investigator(Protocol):
         """Look for all holders of NVIDIA devices."""
         ...
 
+    def lives(self, key: ProcessKey) -> bool:
+        """Whether the process is still there."""
+        ...
+
     def forget(self, living: Iterable[ProcessKey]) -> None:
         """Drop what is kept of others than *living*."""
         ...

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from gputop.model import Driver
 from gputop.sources.simulated.host import SimulatedHost
+from gputop.sources.simulated.investigator import SimulatedInvestigator
 from gputop.sources.simulated.machine import World
 from gputop.sources.simulated.scenarios import SCENARIOS, UnknownScenario, build
 from gputop.sources.simulated.signals import SimulatedSignals
@@ -20,12 +21,13 @@ from gputop.sources.simulated.source import SimulatedSource
 
 @dataclass(frozen=True, slots=True)
 class SimulatedMachine:
-    """The three sides of one machine."""
+    """The sides of one machine."""
 
     name: str
     source: SimulatedSource
     host: SimulatedHost
     signals: SimulatedSignals
+    investigator: SimulatedInvestigator
 
 
 def simulated_machine(
@@ -48,7 +50,9 @@ def simulated_machine(
         memory_bytes=plan.memory_bytes,
         memory_base_bytes=plan.memory_base_bytes,
     )
-    return SimulatedMachine(name, SimulatedSource(world), SimulatedHost(world), SimulatedSignals(world))
+    host = SimulatedHost(world)
+    investigator = SimulatedInvestigator(world, host)
+    return SimulatedMachine(name, SimulatedSource(world), host, SimulatedSignals(world), investigator)
 
 
 __all__ = ["SCENARIOS", "SimulatedMachine", "UnknownScenario", "simulated_machine"]

@@ -185,6 +185,12 @@ class Crew:
                 parent=launcher,
                 gap=0,
                 job=job,
+                environment=(
+                    ("RANK", str(rank)),
+                    ("LOCAL_RANK", str(rank)),
+                    ("WORLD_SIZE", str(len(gpus))),
+                    ("TORCHELASTIC_RUN_ID", "none"),
+                ),
             )
             self.data_workers(child, workers)
         self._pid += self.rng.randrange(5, 60)

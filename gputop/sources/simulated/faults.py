@@ -26,6 +26,8 @@ def leak(seed: int) -> Plan:
     crew.run("bob", "python server.py", on(1, Idle(31_000.0)), ago=3.1 * DAY, rss=2.2, cpu=0.0)
     crew.run("carol", "python debug.py", on(1, Idle(9_100.0)), ago=8.0 * HOUR, rss=1.6, cpu=0.0, stopped=True)
     crew.run("root", "/usr/bin/dcgmi diag -r 3", on(1, Idle(2_400.0)), ago=0.3 * HOUR, rss=0.2, cpu=0.0)
+    engine = crew.service("emre", "VLLM::Worker_TP1", on(1, Idle(16_900.0)), ago=5.0 * HOUR, rss=4.1, cpu=0.0)
+    engine.session = engine.group = engine.pid - 311  # whose server, and whose shell, are gone
     return made
 
 

@@ -66,9 +66,9 @@ class SimulatedHost:
                 executable=process.executable,
                 ancestors=tuple(ancestors),
                 children=tuple(self._facts(child, t, None) for child in children),
-                environment=self._environment(process),
+                environment=self.environment_of(process),
                 nvidia_devices=self._devices(process),
-                cgroup=self._cgroup(process),
+                cgroup=self.cgroup_of(process),
                 problems=("environment and open files: not permitted",) if process.uid == 0 else (),
             )
 
@@ -124,7 +124,7 @@ class SimulatedHost:
 
     # ---------------------------------------------------------------- details
 
-    def _environment(self, process: SimulatedProcess) -> tuple[tuple[str, str], ...] | None:
+    def environment_of(self, process: SimulatedProcess) -> tuple[tuple[str, str], ...] | None:
         if process.uid == 0:
             return None
         found = []
@@ -134,7 +134,11 @@ class SimulatedHost:
             found.append(("SLURM_JOB_ID", process.job))
         if process.cwd != "/":
             found.append(("VIRTUAL_ENV", f"/home/{process.user}/venv"))
-        return tuple(found)
+        return (*found, *process.environment)
+
+    def facts_of(self, process: SimulatedProcess, t: float) -> HostFacts:
+        """Its facts at *t*, which is told under the world's lock."""
+        return self._facts(process, t, None)
 
     def _devices(self, process: SimulatedProcess) -> tuple[str, ...] | None:
         if process.uid == 0:
@@ -147,9 +151,13 @@ class SimulatedHost:
             return ()
         return (*(f"/dev/nvidia{gpu}" for gpu in sorted(gpus)), "/dev/nvidia-uvm", "/dev/nvidiactl")
 
-    def _cgroup(self, process: SimulatedProcess) -> str:
+    def cgroup_of(self, process: SimulatedProcess) -> str:
+        if process.cgroup:
+            return process.cgroup
         if process.job is not None:
             return f"/system.slice/slurmstepd.scope/job_{process.job}/step_0/user/task_0"
         if process.uid < 1000:
+            while process.parent > 1:
+                process = self._world.population.processes[process.parent]
             return f"/system.slice/{process.name}.service"
         return f"/user.slice/user-{process.uid}.slice/session-{process.session % 97}.scope"

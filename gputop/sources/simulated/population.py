@@ -54,6 +54,8 @@ class SimulatedProcess:
     cwd: str = "/"
     executable: str = "/usr/bin/python3.12"
     job: str | None = None  # Slurm
+    cgroup: str = ""  # its path, where that does not follow from the rest
+    environment: tuple[tuple[str, str], ...] = ()  # beside what follows from the rest
     ignores_term: bool = False
     stopped: bool = False
     stuck: bool = False  # D: in a driver call that does not return

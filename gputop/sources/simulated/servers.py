@@ -153,6 +153,7 @@ def _fine_tuning(made: Plan, gpu: int, total: float) -> None:
     crew.service(
         "triton", "tritonserver --model-repository=/models --http-port=8100 --metrics-port=8102",
         on(gpu, Serving(0.09 * total, seed + 7, 0.4)), rss=3.3, cpu=70.0, threads=64,
+        cgroup=f"/system.slice/docker-{seed * 7919 + 0x3FA9C81D02AB:0<64x}.scope",
     )  # fmt: skip
     crew.run(
         "olamide", "python eval_harness.py --tasks mmlu,gsm8k,arc --limit 500", on(gpu, Idle(0.04 * total)),

@@ -1,0 +1,112 @@
+"""Pids that the driver lists and the host does not have, and which living processes keep their memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from gputop.model import HostFacts, ProcessKey, Snapshot, memory_by_pid
+from gputop.processes.past import Past
+from gputop.processes.report import Ghost, HeldDevice, Hold, Holder, HolderScan
+from gputop.processes.words import clock
+
+
+def find_ghosts(snapshot: Snapshot, past: Past, scan: HolderScan | None = None) -> tuple[Ghost, ...]:
+    """All ghosts of *snapshot* (which *past* has seen), the largest first, with their holders as of *scan*."""
+    pids = tuple(dict.fromkeys(process.pid for process in snapshot.processes if process.exists is False))
+    if not pids:
+        return ()
+    found = []
+    for pid in pids:
+        life = past.last_of(pid)
+        since = life.seen_dead_at if life is not None and life.seen_dead_at is not None else snapshot.taken_at
+        known = life.facts if life is not None else None
+        ghost = Ghost(pid, _memory(snapshot, pid), since, known, saw_death=known is not None)
+        found.append(ghost)
+    if scan is not None:
+        found = _with_holders(found, snapshot, past, scan)
+    return tuple(sorted(found, key=lambda ghost: -(ghost.memory_bytes or 0)))
+
+
+def _memory(snapshot: Snapshot, pid: int) -> tuple[tuple[str, int | None], ...]:
+    by_gpu = []
+    for gpu in snapshot.gpus:
+        here = [process for process in snapshot.processes if process.pid == pid and process.gpu_uuid == gpu.uuid]
+        if here:
+            by_gpu.append((gpu.uuid, memory_by_pid(here)[pid]))
+    return tuple(sorted(by_gpu, key=lambda entry: -(entry[1] or 0)))
+
+
+def _with_holders(ghosts: list[Ghost], snapshot: Snapshot, past: Past, scan: HolderScan) -> list[Ghost]:
+    minors = {gpu.uuid: gpu.facts.minor_number for gpu in snapshot.gpus}
+    holders = [holder for holder in scan.holders if holder.benign is None]
+    proven: dict[int, list[Hold]] = {}
+    for ghost in ghosts:
+        proven[ghost.pid] = _proven(ghost, _minors(ghost, minors), holders, past)
+    taken = {hold.holder.key for holds in proven.values() for hold in holds}
+    free = [holder for holder in holders if holder.key not in taken]
+    result = []
+    for ghost in ghosts:
+        holds = proven[ghost.pid] + _likely(ghost, _minors(ghost, minors), free, snapshot)
+        scanned = scan.taken_at >= ghost.since
+        result.append(Ghost(ghost.pid, ghost.memory, ghost.since, ghost.known, ghost.saw_death, tuple(holds), scanned))
+    return result
+
+
+def _minors(ghost: Ghost, minors: Mapping[str, int | None]) -> list[int]:
+    return [minor for uuid, _ in ghost.memory if (minor := minors.get(uuid)) is not None]
+
+
+def _grip(holder: Holder, minors: Iterable[int]) -> HeldDevice | None:
+    return next((device for minor in minors if (device := holder.holds(minor)) is not None), None)
+
+
+def _proven(ghost: Ghost, minors: list[int], holders: list[Holder], past: Past) -> list[Hold]:
+    """Those whose lineage leads to the ghost: a process group and a session keep the number of their dead leader, and
+    gputop remembers whose child it saw. Then the children of these."""
+    found: dict[ProcessKey, Hold] = {}
+    for holder in holders:
+        device = _grip(holder, minors)
+        if device is not None and (how := _lineage(ghost, holder.facts, past)) is not None:
+            found[holder.key] = Hold(holder, device, how, certain=True)
+    while True:
+        more = {}
+        for holder in holders:
+            parent = next((key for key in found if key.pid == holder.facts.parent_pid), None)
+            if parent is not None and holder.key not in found and (device := _grip(holder, minors)) is not None:
+                more[holder.key] = Hold(holder, device, f"child of {parent.pid}, which holds it too", certain=True)
+        if not more:
+            return list(found.values())
+        found |= more
+
+
+def _lineage(ghost: Ghost, facts: HostFacts, past: Past) -> str | None:
+    if facts.group_id == ghost.pid:
+        return f"process group {ghost.pid}"
+    if facts.session_id == ghost.pid:
+        return f"session {ghost.pid}"
+    seen = past.parent_of(facts.key)
+    if seen is not None and seen[0].key.pid == ghost.pid:
+        return f"child of {ghost.pid} until {clock(seen[1])}"
+    return None
+
+
+def _likely(ghost: Ghost, minors: list[int], holders: list[Holder], snapshot: Snapshot) -> list[Hold]:
+    """Those of unknown lineage that hold the device and use it for nothing of their own: not listed by the driver, no
+    workers of a process that lives and is listed, and started before the ghost died."""
+    listed = {process.pid for process in snapshot.processes if process.exists is not False}
+    found = []
+    for holder in holders:
+        facts = holder.facts
+        device = _grip(holder, minors)
+        if device is None or facts.key.pid in listed or facts.parent_pid in listed:
+            continue
+        if facts.start_time is not None and facts.start_time > ghost.since + 1:
+            continue
+        if ghost.known is not None and facts.group_id == ghost.known.group_id:
+            how = f"in process group {facts.group_id}, as {ghost.pid} was"
+        elif ghost.known is not None and facts.uid != ghost.known.uid:
+            continue
+        else:
+            how = "holds the device and is not in the driver's list"
+        found.append(Hold(holder, device, how, certain=False))
+    return found

@@ -1,0 +1,214 @@
+"""One report after the other out of snapshots: remembers, looks up what pays, scans where it must, judges."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from gputop.model import GpuProcess, HostFacts, LeakVerdict, ProcessKey, Snapshot, Verdict, replace
+from gputop.processes.attribution import GapClock, attribute, gap
+from gputop.processes.ghosts import find_ghosts
+from gputop.processes.jobs import Member, standouts
+from gputop.processes.leaks import Case, judge, judge_ghost, worst_first
+from gputop.processes.past import Past
+from gputop.processes.report import Attribution, Circumstances, Gap, Ghost, HolderScan, Investigator, LeakReport
+from gputop.settings import Settings
+
+#: Circumstances are read again after this long, within a budget of time a step.
+AGAIN_SECONDS: Final = 10.0
+BUDGET_SECONDS: Final = 0.02
+FIRST_BUDGET_SECONDS: Final = 0.1  # for those never looked at
+#: Open files of all processes are looked at again after this long, as long as there is something to explain.
+SCAN_SECONDS: Final = (15.0, 30.0, 60.0)
+MAPS_SECONDS: Final = 60.0
+
+
+class LeakFinder:
+    """Finds leaks, a step at a time. One thread owns it."""
+
+    def __init__(self, investigator: Investigator, clock: Callable[[], float] = time.monotonic) -> None:
+        self.past = Past()
+        self.scan: HolderScan | None = None
+        self._investigator = investigator
+        self._clock = clock
+        self._gaps = GapClock.new()
+        self._known: dict[ProcessKey, tuple[float, Circumstances]] = {}
+        self._scanned_for: frozenset[object] = frozenset()
+        self._scans = 0  # in a row for the same things
+        self._scanned_at = self._maps_at = float("-inf")
+
+    def step(self, snapshot: Snapshot, settings: Settings, scan_now: bool = False) -> LeakReport:
+        """The report on *snapshot*. Takes milliseconds, and up to seconds where it scans."""
+        self.past.observe(snapshot)
+        attributions = tuple(attribute(gpu, snapshot.processes) for gpu in snapshot.gpus)
+        self._gaps.observe(snapshot, attributions, settings.leak_gap_mib)
+        processes = _by_key(snapshot)
+        self._look(processes)
+        ghosts, gaps = self._explain(snapshot, attributions)
+        if self._scan_if_needed(snapshot, ghosts, gaps, scan_now):
+            ghosts, gaps = self._explain(snapshot, attributions)
+        verdicts, notes = self._judge(snapshot, settings, processes, ghosts)
+        return LeakReport(
+            taken_at=snapshot.taken_at,
+            verdicts=verdicts,
+            notes=notes,
+            ghosts=ghosts,
+            gaps=gaps,
+            attributions=attributions,
+            standouts=standouts(self._members(processes)),
+            owners={key: circumstances.owner for key, (_, circumstances) in self._known.items()},
+            scan=self.scan,
+            unsure=tuple(_unsure(snapshot, gaps, self.scan)),
+        )
+
+    # ------------------------------------------------------------------ looking
+
+    def _look(self, processes: dict[ProcessKey, list[GpuProcess]]) -> None:
+        """Read the circumstances of those never looked at, then again of those looked at the longest ago."""
+        now = self._clock()
+        self._known = {key: known for key, known in self._known.items() if key in processes}
+        self._investigator.forget(processes)
+        hosts = {key: rows[0].host for key, rows in processes.items()}
+        new = [key for key, host in hosts.items() if host is not None and key not in self._known]
+        old = sorted((at, key) for key, (at, known) in self._known.items() if _is_old(now - at, known, hosts[key]))
+        for keys, budget in ((new, FIRST_BUDGET_SECONDS), ([key for _, key in old], BUDGET_SECONDS)):
+            until = time.perf_counter() + budget
+            for key in keys:
+                host = hosts[key]
+                found = self._investigator.circumstances(host) if host is not None else None
+                if found is not None:
+                    self._known[key] = now, found
+                    self.past.relatives(key, found.ancestors, found.children)
+                if time.perf_counter() > until:
+                    break
+
+    def _explain(
+        self, snapshot: Snapshot, attributions: tuple[Attribution, ...]
+    ) -> tuple[tuple[Ghost, ...], tuple[Gap, ...]]:
+        ghosts = find_ghosts(snapshot, self.past, self.scan)
+        cards = (
+            gap(gpu, attribution, self._gaps, snapshot, self.scan)
+            for gpu, attribution in zip(snapshot.gpus, attributions, strict=True)
+        )
+        return ghosts, tuple(card for card in cards if card is not None)
+
+    def _scan_if_needed(
+        self, snapshot: Snapshot, ghosts: tuple[Ghost, ...], gaps: tuple[Gap, ...], scan_now: bool
+    ) -> bool:
+        """Scan for ghosts and gaps that are new, now and then for old ones, when a holder is gone, or when asked."""
+        now = self._clock()
+        what: frozenset[object] = frozenset(
+            (*((ghost.pid, ghost.memory) for ghost in ghosts), *(card.gpu_uuid for card in gaps))
+        )
+        if not what and not scan_now:
+            if self.scan is not None and now - self._scanned_at > SCAN_SECONDS[-1]:
+                self.scan = None
+            self._scanned_for, self._scans = what, 0
+            return False
+        wait = SCAN_SECONDS[min(self._scans, len(SCAN_SECONDS)) - 1] if self._scans else 0.0
+        new = what - self._scanned_for
+        gone = self.scan is not None and not all(
+            self._investigator.lives(hold.holder.key) for ghost in ghosts for hold in ghost.holds
+        )
+        if not (scan_now or new or gone or now - self._scanned_at >= wait):
+            return False
+        puzzled = any(ghost.scanned and not ghost.holds for ghost in ghosts) or any(
+            self.scan is not None and not card.holders for card in gaps
+        )
+        with_maps = scan_now or (puzzled and now - self._maps_at >= MAPS_SECONDS)
+        self.scan = self._investigator.scan(with_maps)
+        self._scanned_at = self._clock()
+        self._maps_at = self._scanned_at if with_maps else self._maps_at
+        self._scans = 1 if new or scan_now else self._scans + 1
+        self._scanned_for = what
+        return True
+
+    # ------------------------------------------------------------------- judging
+
+    def _judge(
+        self,
+        snapshot: Snapshot,
+        settings: Settings,
+        processes: dict[ProcessKey, list[GpuProcess]],
+        ghosts: tuple[Ghost, ...],
+    ) -> tuple[tuple[LeakVerdict, ...], tuple[LeakVerdict, ...]]:
+        now = snapshot.taken_at
+        totals = {gpu.uuid: gpu.memory_total_bytes for gpu in snapshot.gpus}
+        names = {gpu.uuid: f"GPU {gpu.index}" for gpu in snapshot.gpus}
+        found: list[LeakVerdict] = []
+        for ghost in ghosts:
+            if (verdict := judge_ghost(ghost, settings, now, names, self.scan)) is not None:
+                found.append(verdict)
+        held = {holder.key: holder.devices for holder in (self.scan.holders if self.scan is not None else ())}
+        for key, rows in processes.items():
+            case = self._case(key, rows, totals)
+            if case is not None:
+                verdict = judge(replace(case, held=held.get(key, ())), settings, now)
+                if verdict is not None:
+                    found.append(verdict)
+        ordered = worst_first(found)
+        notes = tuple(verdict for verdict in ordered if verdict.verdict is Verdict.NOTE)
+        return ordered[: len(ordered) - len(notes)], notes
+
+    def _case(self, key: ProcessKey, rows: list[GpuProcess], totals: dict[str, int | None]) -> Case | None:
+        life, known = self.past.of(key), self._known.get(key)
+        facts = rows[0].host
+        if facts is None or life is None or known is None:
+            return None
+        memory: dict[str, int | None] = {}
+        for place, use in life.uses.items():
+            before = memory.get(place[0])
+            memory[place[0]] = use.memory if before is None else before + (use.memory or 0)
+        return Case(
+            circumstances=replace(known[1], facts=facts) if known[1].facts is not facts else known[1],
+            memory=tuple(sorted(memory.items(), key=lambda entry: -(entry[1] or 0))),
+            gpu_bytes=max((totals.get(uuid) or 0 for uuid in memory), default=None),
+            first_seen=life.first_seen,
+            memory_since=life.memory_since,
+            idle_since=life.idle_since,
+            cpu_percent_idle=life.cpu_share_since_quiet(),
+            stopped_since=life.stopped_since,
+            stuck_since=life.stuck_since,
+            parent_changes=tuple(life.parent_changes),
+        )
+
+    def _members(self, processes: dict[ProcessKey, list[GpuProcess]]) -> list[Member]:
+        members = []
+        for key, (_, known) in self._known.items():
+            if known.owner.rank is None:
+                continue
+            workers = None if known.children is None else len(known.children)
+            for row in processes[key]:
+                parent = row.host.parent_pid if row.host is not None else None
+                members.append(Member(key, row.gpu_uuid, row.gpu_index, row.memory_bytes, known.owner, parent, workers))
+        return members
+
+
+def _is_old(age: float, known: Circumstances, facts: HostFacts | None) -> bool:
+    return age >= AGAIN_SECONDS or facts is None or facts.parent_pid != known.facts.parent_pid
+
+
+def _by_key(snapshot: Snapshot) -> dict[ProcessKey, list[GpuProcess]]:
+    """The rows of each process that the host has."""
+    found: dict[ProcessKey, list[GpuProcess]] = {}
+    for process in snapshot.processes:
+        if process.host is not None:
+            found.setdefault(process.key, []).append(process)
+    return found
+
+
+def _unsure(snapshot: Snapshot, gaps: tuple[Gap, ...], scan: HolderScan | None) -> list[str]:
+    """What stands in the way of saying that there is no leak."""
+    said = list(snapshot.problems)
+    said += [f"GPU {gpu.index}: {gpu.error or 'the driver is late'}" for gpu in snapshot.gpus if gpu.error or gpu.late]
+    if snapshot.host.pids_are_host is False:
+        said.append("processes outside this container are not visible: run gputop on the host")
+    unseen = {process.pid for process in snapshot.processes if process.exists is None}
+    if unseen:
+        said.append(f"{len(unseen)} listed pids cannot be told from dead ones here: run gputop on the host")
+    if gaps and scan is not None and not scan.complete:
+        said.append(scan.words())
+    names = {gpu.uuid: gpu.index for gpu in snapshot.gpus}
+    said += [f"GPU {names[card.gpu_uuid]}: memory is used that no listed process accounts for" for card in gaps]
+    return said
