@@ -255,7 +255,7 @@ def test_only_the_largest_processes_are_followed_and_the_gone_are_dropped() -> N
     past.add(Snapshot(TAKEN_AT, gpus=(gpu(0),), processes=many))
     assert past.memory(many[0].row) is None
     ring = past.memory(many[-1].row)
-    assert ring is not None and ring.last(1) == [float(many[-1].memory_bytes or 0)]
+    assert ring is not None and list(ring.last(1)) == [float(many[-1].memory_bytes or 0)]
     past.add(Snapshot(TAKEN_AT + 2, gpus=(gpu(0),), processes=many[:1]))
     assert past.memory(many[-1].row) is None and past.memory(many[0].row) is not None
 
