@@ -131,9 +131,12 @@ def probed(pids: Path, seconds: float, chart: bool) -> dict[str, Any]:
         if now != shown:
             painted.append(t + offset)
         shown = now
-    noted = [json.loads(line) for line in file.read_text().splitlines() if line.endswith("]")]
+    written = file.read_text().splitlines() if file.exists() else []
+    noted = [json.loads(line) for line in written if line.endswith("]")]
     noted = [one for one in noted if begin <= one[1] <= end]
     ages = [age for read_at, published, *_ in noted if (age := _painted_after(painted, read_at, published)) is not None]
+    if not noted:
+        return {"snapshots": 0, "screen": [line.rstrip() for line in emulator.lines if line.strip()][-6:]}
     return {
         "snapshots": len(noted),
         "sweep_ms": spread(took for _, _, took, _ in noted),

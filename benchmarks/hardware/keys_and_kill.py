@@ -57,8 +57,7 @@ class Driver:
 
 def settings(screen: LiveScreen, steps: Steps) -> None:
     """500 ms by keys, one press from F2."""
-    first = screen.lines[0]
-    steps.note("starts and shows the GPUs", bool(re.search(r"\d+ ?W\b|°C", screen.text)), header=first.strip())
+    print(screen.lines[0])
     screen.keep("start")
     screen.press("F2")
     steps.note("F2 opens the settings", bool(screen.wait_for("Refresh", 3)))
@@ -111,7 +110,7 @@ def kill(screen: LiveScreen, steps: Steps, victim: dict[str, Any], neighbour: di
     screen.press("/", settle=0.2)
     screen.press(f"pid:{pid}", "Enter")
     screen.keep("filtered")
-    rows = [line for line in screen.lines if re.search(rf"\b{pid}\b", line)]
+    rows = [line for line in screen.lines if re.search(rf"(?<!pid:)\b{pid}\b", line)]
     others = [p["pid"] for p in machine.load() if p["pid"] != pid and re.search(rf"\b{p['pid']}\b", screen.text)]
     steps.note("the filter leaves its row alone", bool(rows) and not others, row=rows[0].strip()[:90] if rows else "")
     screen.press("F9")
@@ -172,7 +171,8 @@ def main() -> None:
     print(f"== gputop by its keys, 120×40: {a.only or 'settings, sizes, kill'}")
     setup = machine.RealMachine(columns=120, rows=40, settings=None if a.only != "kill" else 'refresh = "500ms"\n')
     with LiveScreen(machine.GPUTOP, setup, machine.OUT / "screens" / name) as screen:
-        screen.wait_for(r"\d+ ?W\b|°C", 15)
+        if not steps.note("starts and shows the GPUs", bool(screen.wait_for(r"\d+ ?W\b|°C", 15))):
+            sys.exit("\n".join(line for line in screen.lines if line))
         screen.pump(1.5)
         if a.only != "kill":
             settings(screen, steps)

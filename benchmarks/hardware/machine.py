@@ -23,6 +23,8 @@ from session import Setup  # noqa: E402
 OUT = Path(os.environ.get("OUT") or places.CACHE / "hardware")
 LOAD = Path(os.environ.get("GPUTOP_LOAD") or OUT / "load.json")
 GPUTOP = [sys.executable, "-m", "gputop"]
+# The programs started from here find this checkout's gputop, installed or not.
+os.environ["PYTHONPATH"] = os.pathsep.join([str(places.ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 @dataclass
@@ -36,14 +38,13 @@ class RealMachine(Setup):
         config.mkdir(parents=True, exist_ok=True)
         if self.settings is not None:
             (config / "config.toml").write_text(self.settings)
-        paths = [str(places.ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         return {
             **env,
             "TERM": self.term,
             "COLORTERM": "truecolor",
             "LANG": "C.UTF-8",
             "HOME": str(folder / "home"),
-            "PYTHONPATH": os.pathsep.join(paths),
+            "PYTHONPATH": os.environ["PYTHONPATH"],
             **self.env,
         }
 
