@@ -42,7 +42,7 @@ def run(arguments: Sequence[str]) -> int:
     if name is None:
         command, options = _parse(arguments)
     else:
-        command = importlib.import_module(f"gputop.commands.{name}")
+        command = importlib.import_module(f"gputop.commands.{name.replace('-', '_')}")
         prepare = getattr(command, "prepare", list)
         options = command_parser(name, command).parse_args(prepare(arguments[1:]))
     from gputop.sources import SourceError

@@ -13,9 +13,11 @@ from typing import Final
 
 #: Name and what it is for, in one line.
 COMMANDS: Final[dict[str, str]] = {
+    "leaks": "memory that nobody uses any more: who holds it, why, what frees it",
     "query": "values for scripts, as nvidia-smi --query-gpu",
     "watch": "alarms without a screen",
     "serve": "a Prometheus exporter",
     "record": "record GPUs and processes to a file",
     "replay": "the dashboard on a recording",
+    "torch-snapshot": "what a PyTorch memory snapshot holds, and by which line",
 }

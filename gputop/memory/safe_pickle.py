@@ -311,4 +311,11 @@ def _opened(fd: int, total: int, report: _Report) -> BinaryIO:
     raw = os.fdopen(fd, "rb", buffering=0)
     zipped = os.pread(fd, 2, 0) == b"\x1f\x8b"
     file: Any = gzip.GzipFile(fileobj=io.BufferedReader(raw, _CHUNK)) if zipped else raw
-    return io.BufferedReader(_Source(file, raw.tell, total, report), _CHUNK)
+    reader = io.BufferedReader(_Source(file, raw.tell, total, report), _CHUNK)
+    try:
+        words = foreign(reader.peek(512)[:512])
+    except (OSError, EOFError, zlib.error) as error:
+        raise UnreadableFile(f"its gzip data is damaged ({_plain_words(error)})") from None
+    if words is not None:
+        raise UnreadableFile(words)
+    return reader

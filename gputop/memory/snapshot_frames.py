@@ -81,10 +81,13 @@ class FrameCollector:
         """The stack number of each of *lists* (None: no frames were recorded). The lists must live on."""
         ids = list(map(id, lists))
         of_list = self._of_list
-        for identity, frames in dict(zip(ids, lists, strict=True)).items():
-            if identity not in of_list:
-                of_list[identity] = self._number(frames)
-        return array("I", [of_list[identity] for identity in ids])
+        try:
+            return array("I", list(map(of_list.__getitem__, ids)))
+        except KeyError:
+            for identity, frames in zip(ids, lists, strict=True):
+                if identity not in of_list:
+                    of_list[identity] = self._number(frames)
+            return array("I", list(map(of_list.__getitem__, ids)))
 
     def _number(self, frames: Any) -> int:
         if not isinstance(frames, list | tuple):

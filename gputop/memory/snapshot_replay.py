@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, compress
+from operator import itemgetter
 from typing import Any, Final
 
 ACTIONS: Final = (  # the codes are their places
@@ -31,13 +32,15 @@ OTHER, ALLOC, FREE_REQUESTED, FREE_COMPLETED, SEGMENT_ALLOC, SEGMENT_FREE, SEGME
     range(11)
 )
 _RESERVES: Final = {SEGMENT_ALLOC: 1, SEGMENT_MAP: 1, SEGMENT_FREE: -1, SEGMENT_UNMAP: -1}
+_RESERVING: Final = bytes(code in _RESERVES for code in range(256))
 
 FAN: Final = 32  # values of a curve under one of the level above it
 CHECKPOINT: Final = 8192  # changes that are replayed at most to know what was held at a moment, unless more is held
 
 
 class Lifetimes:
-    """Every allocation that is in the trace or the dump, a row each, in no particular order.
+    """Every allocation that is in the trace or the dump, a row each: those of the dump first, the others from the one
+    freed last to the one freed first.
 
     ``birth``: the entry that allocated it, -1: held before the first entry. ``death``: the entry that freed it,
     the number of entries: held at the dump.
@@ -46,12 +49,17 @@ class Lifetimes:
     def __init__(self) -> None:
         self.birth, self.death = array("i"), array("i")
         self.address, self.size = array("Q"), array("q")
-        self.stack, self.stream = array("I"), array("I")
-        self.pool = array("I")
+        self.stack, self.stream, self.pool = array("I"), array("I"), array("I")
         self.changes = array("i")  # per entry: +(row + 1) allocated, -(row + 1) freed, 0 neither
-        self.deltas = array("q")  # per entry: bytes
+        self.live: list[int] = []  # per entry: bytes held after it
         self.held_at_start = 0  # bytes
         self.unmatched = 0  # frees and allocs of the trace whose counterpart should be in it, and is not
+        # moments at which all rows held are written down: after entry e, rows[start[n]:start[n + 1]]; the first is -1
+        self.checkpoints: tuple[array[int], array[int], array[int]] = (array("i"), array("Q"), array("I"))
+
+
+Block = tuple[int, int, int, int, int]
+"""Of the dump, and active: address, bytes asked for, stack, stream, pool."""
 
 
 def lifetimes(
@@ -61,118 +69,112 @@ def lifetimes(
     stack: Sequence[int],
     stream: Sequence[int],
     pool: Sequence[int],
-    held: Sequence[tuple[int, int, int, int, int]],
+    held: Sequence[Block],
 ) -> Lifetimes:
-    """Replay backwards. *held*: (address, requested bytes, stack, stream, pool) of each active block of the dump; they
-    become the first rows."""
-    found = Lifetimes()
+    """Replay backwards from *held*. Between two checkpoints there are as many entries as rows are written, or more, so
+    that checkpoints never take much room."""
     entries = len(action)
-    birth, death = found.birth, found.death
-    for block_address, requested, block_stack, block_stream, block_pool in held:
-        birth.append(-1)
-        death.append(entries)
-        found.address.append(block_address)
-        found.size.append(requested)
-        found.stack.append(block_stack)
-        found.stream.append(block_stream)
-        found.pool.append(block_pool)
     end_of_life = FREE_COMPLETED if FREE_COMPLETED in action or FREE_REQUESTED not in action else FREE_REQUESTED
-    changes, deltas = array("i", bytes(4 * entries)), array("q", bytes(8 * entries))
-    live = {block_address: row for row, block_address in enumerate(found.address)}
-    add_birth, add_death, add_address, add_size = birth.append, death.append, found.address.append, found.size.append
-    add_stack, add_stream, add_pool = found.stack.append, found.stream.append, found.pool.append
-    row = len(birth)
+    flags = action.translate(bytes(code in (ALLOC, end_of_life) for code in range(256)))
+    places = list(compress(range(entries), flags))
+    addresses = list(compress(address, flags))
+    codes = bytes(compress(action, flags))
+    birth = [-1] * (len(held) + action.count(end_of_life))
+    death = [entries] * len(held)
+    changes = [0] * entries
+    live = {block[0]: row for row, block in enumerate(held)}
+    written: list[tuple[int, list[int]]] = []
     unmatched = 0
-    take = live.pop
-    for n in range(entries - 1, -1, -1):
-        code = action[n]
-        if code == ALLOC:
-            which = take(address[n], -1)
-            if which < 0:
-                unmatched += 1  # its free is not in the trace: that kind of entry was left out of it
-                continue
-            birth[which] = n
-            changes[n] = which + 1
-            deltas[n] = found.size[which]
-            if stack[n]:
-                found.stack[which] = stack[n]
-            if pool[n]:
-                found.pool[which] = pool[n]
-            found.stream[which] = stream[n]
-        elif code == end_of_life:
-            where = address[n]
-            if where in live:
+    take, end = live.pop, death.append
+    row = len(held)
+    at = len(places)
+    while at:
+        written.append((places[at - 1], list(live.values())))
+        start = max(0, at - max(CHECKPOINT, len(live)))
+        for n, where, code in zip(
+            places[start:at][::-1], addresses[start:at][::-1], codes[start:at][::-1], strict=True
+        ):
+            if code == ALLOC:
+                which = take(where, -1)
+                if which >= 0:
+                    birth[which] = n
+                    changes[n] = which + 1
+                else:
+                    unmatched += 1  # its free is not in the trace: that kind of entry was left out of it
+            elif where in live:
                 unmatched += 1  # it is held later, and its alloc is not in the trace
-                continue
-            live[where] = row
-            add_birth(-1)
-            add_death(n)
-            add_address(where)
-            add_size(size[n])
-            add_stack(0)  # the alloc's, when that is met; where it was freed is another matter
-            add_stream(stream[n])
-            add_pool(pool[n])
-            row += 1
-            changes[n] = -row
-            deltas[n] = -size[n]
-    found.changes, found.deltas = changes, deltas
-    found.held_at_start = sum([found.size[which] for which in live.values()])
+            else:
+                live[where] = row
+                row += 1
+                changes[n] = -row
+                end(n)
+        at = start
+    written.append((-1, list(live.values())))
+    found = _table(birth[:row], death, held, (address, size, stack, stream, pool))
+    found.changes = array("i", changes)
+    found.held_at_start = sum(_pick(found.size, list(live.values())))
     found.unmatched = unmatched
+    # bytes by change: of +k the size of row k - 1, of -k (an index from the end) that size, negative
+    signed = [0, *found.size, *[-amount for amount in reversed(found.size)]]
+    found.live = list(accumulate(map(signed.__getitem__, changes), initial=found.held_at_start))[1:]
+    moments, starts, rows = found.checkpoints
+    for moment, held_rows in reversed(written):
+        moments.append(moment)
+        starts.append(len(rows))
+        rows.fromlist(held_rows)
+    starts.append(len(rows))
     return found
 
 
-def live_curve(found: Lifetimes) -> array[int]:
-    """Bytes held after each entry."""
-    curve = array("q", accumulate(found.deltas, initial=found.held_at_start))
-    return curve[1:]
+def _table(birth: list[int], death: list[int], held: Sequence[Block], columns: tuple[Sequence[int], ...]) -> Lifetimes:
+    """The rows' other columns: address and size from the free, the rest from the alloc where the trace has it."""
+    address, size, stack, stream, pool = columns
+    first = len(held)
+    freed = death[first:]
+    known = [born if born >= 0 else died for born, died in zip(birth[first:], freed, strict=True)]
+    found = Lifetimes()
+    found.birth, found.death = array("i", birth), array("i", death)
+    found.address = array("Q", [*(block[0] for block in held), *_pick(address, freed)])
+    found.size = array("q", [*(block[1] for block in held), *_pick(size, freed)])
+    # where something was freed is another matter: no stack, unless the alloc tells it
+    of_alloc = [*_pick(stack, known)]
+    for n, born in enumerate(birth[first:]):
+        if born < 0:
+            of_alloc[n] = 0
+    of_held = [(stack[born] if born >= 0 else 0) or block[2] for born, block in zip(birth[:first], held, strict=True)]
+    found.stack = array("I", [*of_held, *of_alloc])
+    found.stream = array("I", [*(block[3] for block in held), *_pick(stream, known)])
+    found.pool = array("I", [*(block[4] for block in held), *_pick(pool, known)])
+    return found
 
 
-def reserved_curve(action: bytes, size: Sequence[int], at_end: int) -> tuple[int, array[int]]:
+def _pick(values: Sequence[int], places: list[int]) -> Sequence[int]:
+    """The values at *places*, all in one call."""
+    if len(places) < 2:
+        return [values[n] for n in places]
+    picked: tuple[int, ...] = itemgetter(*places)(values)
+    return picked
+
+
+def reserved_curve(action: bytes, size: Sequence[int], at_end: int) -> tuple[int, list[int]]:
     """Bytes reserved before the first entry, and after each: the dump's total and the trace's segments."""
-    factors = [0] * 256
-    for code, sign in _RESERVES.items():
-        factors[code] = sign
-    if any(code in action for code in _RESERVES):
-        deltas = [size[n] * factors[code] if factors[code] else 0 for n, code in enumerate(action)]
-        start = at_end - sum(deltas)
-    else:
-        deltas, start = [0] * len(action), at_end
-    return start, array("q", accumulate(deltas, initial=start))[1:]
+    places = list(compress(range(len(action)), action.translate(_RESERVING)))
+    value = start = at_end - sum(size[n] * _RESERVES[action[n]] for n in places)
+    curve: list[int] = []
+    for n in places:
+        curve += [value] * (n - len(curve))
+        value += size[n] * _RESERVES[action[n]]
+    return start, curve + [value] * (len(action) - len(curve))
 
 
-def levels(curve: array[int]) -> list[array[int]]:
+def levels(curve: list[int]) -> list[list[int]]:
     """Ever coarser maxima of *curve*: of FAN values each, of FAN of those… until there are few."""
     found = []
     below = curve
     while len(below) > FAN * FAN:
-        below = array("q", [max(below[n : n + FAN]) for n in range(0, len(below), FAN)])
+        below = [max(below[n : n + FAN]) for n in range(0, len(below), FAN)]
         found.append(below)
     return found
-
-
-def checkpoints(found: Lifetimes) -> tuple[array[int], array[int], array[int]]:
-    """Entries at which all rows held are written down: (entry, start in rows…, rows). After the entry, that is; the
-    first is -1. As many rows are written as entries passed since the last, at least: so they take little room."""
-    entries, starts, rows = array("i"), array("Q"), array("I")
-    changes, count = found.changes, len(found.changes)
-    birth = found.birth
-    live = {row: None for row in range(len(birth)) if birth[row] < 0}
-    at = -1
-    while True:
-        entries.append(at)
-        starts.append(len(rows))
-        rows.extend(live)
-        after = at + max(CHECKPOINT, len(live))
-        if after >= count:
-            break
-        for change in changes[at + 1 : after + 1]:
-            if change > 0:
-                live[change - 1] = None
-            elif change < 0:
-                del live[-change - 1]
-        at = after
-    starts.append(len(rows))
-    return entries, starts, rows
 
 
 def held_at(

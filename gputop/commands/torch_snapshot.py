@@ -1,0 +1,188 @@
+"""Look into PyTorch memory snapshots: what is held, since when, by which line; leaks, fragmentation, OOMs, differences.
+
+FILE is what torch.cuda.memory._dump_snapshot() wrote (any form since torch 1.8, also gzip). Nothing in it is executed.
+With two files the second is compared with the first. Without an option below, a viewer opens in the terminal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from gputop.commands.common import Refusal, is_terminal, print_out
+
+if TYPE_CHECKING:
+    from gputop.memory.snapshot_groups import Filter
+    from gputop.memory.torch_snapshot import Device, Snapshot
+
+UNREADABLE: Final = 1
+_CSV_FIELDS: Final = "file device moment bytes count largest_bytes frame stack".split()
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", metavar="FILE", nargs="+", type=Path, help="a snapshot; a second one: compare")
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument("--summary", action="store_true", help="print a page about each device and exit")
+    output.add_argument("--json", action="store_true", help="print all figures as JSON, an object for each file")
+    output.add_argument("--csv", action="store_true", help="print allocations by stack, a row each")
+    output.add_argument("--flamegraph", metavar="FILE.svg", type=Path, help="write a flame graph of the allocations")
+    parser.add_argument(
+        "--at", choices=("now", "peak"), default="now", help="for --csv, --flamegraph: the dump, or the peak"
+    )
+    parser.add_argument("--device", type=int, metavar="N", help="only this device (-1: pinned host memory)")
+    parser.add_argument(
+        "--filter", metavar="TERMS", default="", help="as in the viewer: text size>10M stream:0 pool:0,1 !text"
+    )
+    parser.add_argument(
+        "--top", type=int, default=10, metavar="N", help="how many stacks --summary and --json list (10)"
+    )
+    parser.add_argument("--all-frames", action="store_true", help="torch's and C++ frames too, not only the user's")
+    screen = parser.add_argument_group("viewer")
+    screen.add_argument("--config", metavar="PATH", type=Path, help="settings file instead of the usual one")
+    screen.add_argument("--ascii", action="store_true", default=None, help="draw with ASCII only")
+    screen.add_argument("--no-color", action="store_true", help="no colours (as NO_COLOR in the environment)")
+    screen.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
+
+
+def run(options: argparse.Namespace) -> int:
+    from gputop.memory.snapshot_groups import parse_filter
+
+    try:
+        wanted = parse_filter(options.filter)
+    except ValueError as error:
+        raise Refusal(f"--filter: {error}") from None
+    if not (options.summary or options.json or options.csv or options.flamegraph):
+        if is_terminal(sys.stdin) and is_terminal(sys.stderr):
+            from gputop.ui import torch_app
+
+            return torch_app.run(options)
+        options.summary = True
+    failed = 0
+    snapshots: list[Snapshot] = []
+    for path in options.files:
+        snapshot = _open(path)
+        if snapshot is None:
+            failed = UNREADABLE
+        else:
+            snapshots.append(snapshot)
+    if not snapshots:
+        return failed
+    if options.json:
+        print_out("".join(_json(snapshot, options, wanted) for snapshot in snapshots))
+    elif options.csv:
+        print_out(_csv(snapshots, options, wanted))
+    elif options.flamegraph:
+        _flame_graph(snapshots[0], options, wanted)
+    else:
+        from gputop.memory.snapshot_summary import compared, summary
+
+        pages = [summary(s, _devices(s, options), options.top, wanted, options.all_frames) for s in snapshots]
+        if len(snapshots) == 2:
+            pages.append(compared(*snapshots, options.top, wanted))
+        print_out("\n".join(pages))
+    return failed
+
+
+def _open(path: Path) -> Snapshot | None:
+    from gputop.memory.torch_snapshot import UnreadableFile, open_snapshot
+    from gputop.model import clean_text
+
+    told = False
+
+    def progress(what: str, share: float) -> None:
+        nonlocal told
+        if is_terminal(sys.stderr):
+            told = True
+            print(
+                f"\r{clean_text(path.name, 60)}: {what} {100 * share:3.0f} %\x1b[K", end="", file=sys.stderr, flush=True
+            )
+
+    try:
+        return open_snapshot(path, progress)
+    except UnreadableFile as error:
+        if told:
+            print("\r\x1b[K", end="", file=sys.stderr)
+        print(f"gputop: {clean_text(str(path), 500)}: {error}", file=sys.stderr)
+        return None
+    finally:
+        if told:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _devices(snapshot: Snapshot, options: argparse.Namespace) -> list[Device]:
+    if options.device is None:
+        return snapshot.devices
+    device = snapshot.device(options.device)
+    if device is None:
+        there = ", ".join(str(d.number) for d in snapshot.devices) or "none"
+        raise Refusal(f"--device {options.device}: not in {snapshot.name}, which has {there}")
+    return [device]
+
+
+def _json(snapshot: Snapshot, options: argparse.Namespace, wanted: Filter) -> str:
+    from gputop.memory.snapshot_facts import facts
+
+    data = facts(snapshot, _devices(snapshot, options), options.top, wanted, options.all_frames)
+    return json.dumps(data, indent=2 if is_terminal(sys.stdout) else None) + "\n"
+
+
+def _csv(snapshots: list[Snapshot], options: argparse.Namespace, wanted: Filter) -> str:
+    from gputop.memory.snapshot_groups import by_stack
+
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(_CSV_FIELDS)
+    for snapshot in snapshots:
+        for device in _devices(snapshot, options):
+            moment = device.peak[0] if options.at == "peak" else device.last
+            rows = wanted.rows(device, device.rows_at(moment))
+            for group in by_stack(device, rows, not options.all_frames):
+                frames = snapshot.frames.frames(group.stack)
+                inner = str(frames[0]) if frames else ""
+                stack = " < ".join(map(str, frames))
+                facts = (
+                    snapshot.name,
+                    device.number,
+                    options.at,
+                    group.bytes,
+                    group.count,
+                    group.largest,
+                    inner,
+                    stack,
+                )
+                writer.writerow([_inert(value) for value in facts])
+    return out.getvalue()
+
+
+def _inert(value: Any) -> Any:
+    """Text that a spreadsheet takes for text: the names are anybody's."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@" and value else value
+
+
+def _flame_graph(snapshot: Snapshot, options: argparse.Namespace, wanted: Filter) -> None:
+    from gputop.memory.call_tree import call_tree
+    from gputop.memory.flame_graph import flame_graph
+    from gputop.memory.snapshot_groups import by_stack
+    from gputop.memory.words import size
+
+    devices = _devices(snapshot, options)
+    stacks = []
+    for device in devices:
+        moment = device.peak[0] if options.at == "peak" else device.last
+        rows = wanted.rows(device, device.rows_at(moment))
+        for group in by_stack(device, rows, not options.all_frames):
+            stacks.append((snapshot.frames.frames(group.stack), group.bytes, group.count))
+    root = call_tree(stacks)
+    when = "at the peak" if options.at == "peak" else "at the dump"
+    labels = ", ".join(device.label for device in devices)
+    svg = flame_graph(root, f"{snapshot.name}: {size(root.bytes)} held {when}, {labels}")
+    try:
+        options.flamegraph.write_text(svg, encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise Refusal(f"{options.flamegraph}: {error.strerror or error}", 1) from None
+    print_out(f"{options.flamegraph}: {size(root.bytes)} held {when}, by stack\n")

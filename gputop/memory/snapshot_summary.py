@@ -1,0 +1,105 @@
+"""A snapshot as a page of plain text, to be read in a terminal or pasted into an issue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gputop.memory.snapshot_diff import difference
+from gputop.memory.snapshot_groups import Filter, by_stack, stack_title
+from gputop.memory.snapshot_leaks import leaks, steps
+from gputop.memory.snapshot_oom import out_of_memory
+from gputop.memory.snapshot_overview import Totals, coverage_words, overview
+from gputop.memory.torch_snapshot import Device, Snapshot
+from gputop.memory.words import percent, signed, size
+from gputop.model import clean_text
+
+
+def summary(
+    snapshot: Snapshot, devices: Sequence[Device], top: int = 10, wanted: Filter | None = None, all_frames: bool = False
+) -> str:
+    """The page."""
+    lines = [f"{clean_text(snapshot.name)}: {size(snapshot.file_bytes)}, {snapshot.form}"]
+    if not devices:
+        lines.append(
+            "It holds no segments and no trace: CUDA was not used, or another allocator was (cudaMallocAsync)."
+        )
+    for device in devices:
+        lines += ["", *_device(device, top, wanted or Filter(), all_frames)]
+    return "\n".join(lines) + "\n"
+
+
+def figures(device: Device, totals: Totals) -> list[tuple[str, str, str]]:
+    """(what, how much, what that means) of a device at the dump."""
+    unknown = not device.has_requested
+    split = totals.fragmentation
+    return [
+        ("reserved", size(totals.reserved), f"{totals.segments:,} segments taken from the driver"),
+        ("allocated", size(totals.allocated), f"living tensors, {percent(totals.allocated, totals.reserved)}"),
+        ("active", size(totals.active), f"with {size(totals.active - totals.allocated)} waiting for another stream"),
+        ("requested", size(None if unknown else totals.requested), "what the program asked for of it"),
+        ("rounding loss", size(None if unknown else totals.rounding_loss), "active, but asked for by nobody"),
+        ("cached", size(totals.inactive), "free inside torch"),
+        ("  releasable", size(totals.releasable), "empty_cache() would give it back" + _private(totals)),
+        ("  stuck", size(totals.stuck), "beside something alive in the same segment"),
+        ("largest free", size(totals.largest_free), "the largest block that is free"),
+        ("fragmentation", "—" if split is None else f"{100 * split:.0f}%", "of the free memory is not in that block"),
+    ]
+
+
+def _private(totals: Totals) -> str:
+    kept = totals.releasable_private
+    return f", but {size(kept)} of it only when its private pools are gone" if kept else ""
+
+
+def _device(device: Device, top: int, wanted: Filter, all_frames: bool) -> list[str]:
+    totals = overview(device).totals
+    lines = [device.label]
+    lines += [f"  {what:<15} {much:>8}  {words}" for what, much, words in figures(device, totals)]
+    at, peak = device.peak
+    if device.entries:
+        where = f"after entry {at:,} of {device.entries:,}" if at >= 0 else "before the first entry"
+        lines.append(f"  {'peak':<15} {size(peak):>8}  requested, {where}")
+    lines += ["", *(f"  {words}" for words in coverage_words(device))]
+    for entry, free in device.ooms[-3:]:
+        told = out_of_memory(device, entry, free)
+        lines += ["", f"  OUT OF MEMORY at entry {entry:,}: {size(told.asked)} asked for", f"    {told.verdict}"]
+        lines += [f"    {words}" for words in told.advice]
+    moments = [("now", device.last)] + ([("at the peak", at)] if device.entries and at != device.last else [])
+    for words, moment in moments:
+        rows = wanted.rows(device, device.rows_at(moment))
+        groups = by_stack(device, rows, not all_frames)
+        held = sum(group.bytes for group in groups)
+        lines += ["", f"  Allocations {words}: {size(held)} in {len(rows):,} blocks, by the line that made them"]
+        for group in groups[:top]:
+            share = percent(group.bytes, held)
+            lines.append(f"  {size(group.bytes):>8} {share:>6} {group.count:>7,}×  {stack_title(device, group.stack)}")
+    if device.entries:
+        lines += _leaks(device, top, wanted)
+    return lines
+
+
+def _leaks(device: Device, top: int, wanted: Filter) -> list[str]:
+    cut = steps(device)
+    growing = [leak for leak in leaks(device, cut, wanted) if leak.growing][:top]
+    if not growing:
+        return ["", f"  Leaks: no line leaves something behind step after step ({cut.origin})."]
+    lines = ["", f"  Leaks: left behind step after step ({cut.origin})"]
+    for leak in growing:
+        pace = f"{size(leak.per_step)} a step"
+        lines.append(f"  {size(leak.bytes):>8} {leak.count:>7,}×  {pace:>14}  {stack_title(device, leak.stack)}")
+    return lines
+
+
+def compared(before: Snapshot, after: Snapshot, top: int = 10, wanted: Filter | None = None) -> str:
+    """What the second holds more or less than the first, device by device."""
+    lines = [f"{clean_text(after.name)} compared with {clean_text(before.name)}"]
+    for device in after.devices:
+        other = before.device(device.number) or (before.devices[0] if len(before.devices) == 1 else None)
+        if other is None:
+            continue
+        lines += ["", f"  {device.label}"]
+        for change in difference(other, device, only=wanted)[:top]:
+            frame = change.frames[0] if change.frames else None
+            title = f"{frame.filename.rpartition('/')[2]}:{frame.line} {frame.name}" if frame else "(no frames)"
+            lines.append(f"  {signed(change.bytes):>9} {change.count:>+8,}×  {title}")
+    return "\n".join(lines) + "\n"
