@@ -32,11 +32,12 @@ class ChartRequest:
     curves: tuple[Curve, ...]
     history: History
     now: float
+    jump: int = 0  # counts up where the history is another one than before: the picture cannot wait then
 
     @property
     def subject(self) -> tuple[object, ...]:
         """What makes another picture necessary at once when it changes."""
-        return self.panes, self.look, self.curves
+        return self.panes, self.look, self.curves, self.jump
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import threading
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gputop.history import History
+from gputop.history import History, Track
 from gputop.ui.cells import Line, Span
 from gputop.ui.chart_curves import MIRRORED, Decimated, Raster
 from gputop.ui.chart_scale import Scale, TimeAxis, axis_top, value_scale
@@ -87,6 +87,7 @@ class Painter:
 
     def __init__(self) -> None:
         self._curves: dict[tuple[str, str], Raster] = {}  # by GPU and metric
+        self._tracks: dict[tuple[str, str], Track] = {}  # whose samples those are
         self._tops: dict[tuple[str, str], float] = {}  # by metric and unit of temperature
         self._plotext: Any = None
         self._now = 0.0
@@ -141,13 +142,15 @@ class Painter:
         """Forget the curves of GPUs and metrics no longer drawn."""
         wanted = {(curve.uuid, metric) for curve in curves for metric in metrics}
         self._curves = {key: kept for key, kept in self._curves.items() if key in wanted}
+        self._tracks = {key: kept for key, kept in self._tracks.items() if key in wanted}
 
     def _raster(self, curve: Curve, metric: str, axis: TimeAxis, across: int, history: History) -> Raster:
         key, seconds = (curve.uuid, metric), axis.seconds / across
-        kept = self._curves.get(key)
+        kept, track = self._curves.get(key), history.track(curve.uuid)
+        if track is not None and self._tracks.get(key) is not track:  # a recording was moved to another time
+            self._tracks[key], kept = track, None
         if kept is None or kept.across != across or kept.curve.bucket_seconds != seconds:
             kept = self._curves[key] = Raster(Decimated(seconds), across, 1 if across == 1 else 4)
-        track = history.track(curve.uuid)
         if track is not None:
             kept.curve.take(track.since(metric, max(kept.curve.newest, axis.first * axis.seconds)))
         kept.curve.forget(axis.first * across)

@@ -17,9 +17,10 @@ from gputop import units
 from gputop.history import METRICS, History
 from gputop.model import Gpu, Snapshot
 from gputop.ui.board import Board
-from gputop.ui.cells import Line, Span, line_width
+from gputop.ui.cells import Line, Span, line_width, width
 from gputop.ui.chart_builder import ChartBuilder, ChartRequest, Picture
 from gputop.ui.chart_picture import Curve, Look, Pane, empty_axes
+from gputop.ui.chart_scale import TimeAxis
 from gputop.ui.palette import gpu_role
 from gputop.ui.view import View
 
@@ -81,11 +82,19 @@ class HistoryChart(Board, can_focus=True):
         self.builder = ChartBuilder(lambda picture: self.post_message(self.Built(picture)))
         self.picture: Picture | None = None  # the newest
         self._shown: tuple[Snapshot, History, View] | None = None
+        self._now: float | None = None
+        self._jump = 0
         self._bodies: tuple[tuple[object, ...], list[tuple[Line, ...]]] | None = None
 
-    def show_snapshot(self, snapshot: Snapshot, history: History, view: View) -> None:
-        """Every tick: the values in the title now, the curves when they are due. Hidden, nothing is built."""
-        self._shown = (snapshot, history, view)
+    def show_snapshot(
+        self, snapshot: Snapshot, history: History, view: View, now: float | None = None, jump: int = 0
+    ) -> None:
+        """Every tick: the values in the title now, the curves when they are due. Hidden, nothing is built.
+
+        *now*: where the curves end, while *snapshot* is of an earlier time, which gets a mark; *jump* counts up where
+        *history* is another one than before.
+        """
+        self._shown, self._now, self._jump = (snapshot, history, view), now, jump
         self._update()
 
     @property
@@ -130,8 +139,17 @@ class HistoryChart(Board, can_focus=True):
         )
         if request:
             curves = tuple(Curve(gpu.uuid, gpu.index) for gpu in snapshot.gpus)
-            self.builder.request(ChartRequest(panes, look, curves, history, snapshot.taken_at))
+            end = self._end(snapshot, look)
+            self.builder.request(ChartRequest(panes, look, curves, history, end, self._jump))
         self._show_panes(places, panes, look, snapshot, view)
+
+    def _end(self, snapshot: Snapshot, look: Look) -> float:
+        """Where the time axis ends: now, or such that a moment before its begin is in it."""
+        if self._now is None:
+            return snapshot.taken_at
+        if self._now - snapshot.taken_at < look.window * 0.9:
+            return self._now
+        return snapshot.taken_at + look.window / 2
 
     def _show_panes(
         self, places: tuple[Place, ...], panes: tuple[Pane, ...], look: Look, snapshot: Snapshot, view: View
@@ -140,9 +158,10 @@ class HistoryChart(Board, can_focus=True):
         picture = self.picture
         if picture is not None and picture.request.panes != panes:
             picture = None  # of another size or metric: the right one is on its way
-        key = (picture, panes, look, border)
+        mark = None if self._now is None else snapshot.taken_at
+        key = (picture, panes, look, border, mark)
         if self._bodies is None or self._bodies[0] != key:
-            self._bodies = key, [self._body(n, pane, picture, look, view, border) for n, pane in enumerate(panes)]
+            self._bodies = key, [self._body(n, pane, picture, look, view, border, mark) for n, pane in enumerate(panes)]
         blocks: list[tuple[Line, ...]] = []
         dropped = len(view.settings.chart_metrics) - len(places)
         for n, (place, body) in enumerate(zip(places, self._bodies[1], strict=True)):
@@ -151,13 +170,15 @@ class HistoryChart(Board, can_focus=True):
         self.show(_side_by_side(places, blocks))
 
     def _body(
-        self, n: int, pane: Pane, picture: Picture | None, look: Look, view: View, border: str
+        self, n: int, pane: Pane, picture: Picture | None, look: Look, view: View, border: str, mark: float | None
     ) -> tuple[Line, ...]:
         """The lines below the title line: the picture between its borders."""
         if picture is None or picture.error is not None:
             lines = empty_axes(pane, look)
         else:
             lines = picture.panes[n]
+            if mark is not None:
+                lines = with_mark(lines, look, picture.request.now, mark, view.glyphs.side)
         if picture is not None and picture.error is not None and lines:
             words = picture.error.encode("ascii", "replace").decode()[: pane.width]
             lines = (((words.ljust(pane.width), "warning"),), *lines[1:])
@@ -165,6 +186,36 @@ class HistoryChart(Board, can_focus=True):
         left, right = (glyphs.side + " ", border), (" " + glyphs.side, border)
         bottom = glyphs.corners[2] + glyphs.rule * (pane.width + 2) + glyphs.corners[3]
         return (*((left, *line, right) for line in lines), ((bottom, border),))
+
+
+def with_mark(lines: tuple[Line, ...], look: Look, now: float, at: float, stroke: str) -> tuple[Line, ...]:
+    """*lines* of a picture whose axis ends at *now*, with a stroke at the time *at*."""
+    if len(lines) < 3 or len(lines[0]) < 2:
+        return lines
+    left = width(lines[0][0][0]) + 1  # the labels and the axis
+    columns = line_width(lines[0]) - left
+    if columns < 1:
+        return lines
+    axis = TimeAxis.of(columns, look.window, now, look.newest_right)
+    cell = axis.cell(int(at / axis.seconds))
+    if not 0 <= cell < columns:
+        return lines
+    return (*(_struck(line, left + cell, stroke) for line in lines[:-2]), *lines[-2:])
+
+
+def _struck(line: Line, at: int, stroke: str) -> Line:
+    """*line* with the cell *at* marked: a stroke where it is blank, else what is there, reversed."""
+    spans: list[Span] = []
+    x = 0
+    for text, style in line:
+        if x <= at < x + len(text):  # a picture has characters of one cell only
+            n = at - x
+            here = (stroke, "accent") if text[n] in " \u2800" else (text[n], "accent+r")
+            spans += [(text[:n], style), here, (text[n + 1 :], style)]
+        else:
+            spans.append((text, style))
+        x += len(text)
+    return tuple(span for span in spans if span[0])
 
 
 def _side_by_side(places: tuple[Place, ...], blocks: list[tuple[Line, ...]]) -> tuple[Line, ...]:
