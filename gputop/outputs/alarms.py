@@ -99,7 +99,7 @@ class _Rule:
         at, states = snapshot.taken_at, self._states
         of_processes = self.condition.scope is Scope.PROCESS
         there = set()
-        for subject, seen in self._sightings.of(snapshot, now, passed):
+        for subject, seen in self._sightings.of(snapshot, now, passed, states):
             state = states.get(subject)
             if state is None and of_processes and not seen.holds:
                 continue

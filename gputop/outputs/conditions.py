@@ -43,7 +43,8 @@ class Scope(enum.Enum):
     GONE = "gone"
 
 
-_TESTS: Final[dict[str, Callable[[float, float], bool]]] = {
+#: What the signs mean.
+TESTS: Final[dict[str, Callable[[float, float], bool]]] = {
     ">": operator.gt,
     ">=": operator.ge,
     "<": operator.lt,
@@ -68,11 +69,11 @@ class Comparison:
         return self.quantity.gpu[self.unit.key](gpu)
 
     def holds(self, value: float) -> bool:
-        return _TESTS[self.sign](value, self.level)
+        return TESTS[self.sign](value, self.level)
 
     def still(self, value: float) -> bool:
         """Whether a raised alarm stays so."""
-        return _TESTS[self.sign](value, self.clear)
+        return TESTS[self.sign](value, self.clear)
 
     def words(self, value: float) -> str:
         return f"{self.quantity.words} {self.unit.show(value)}"

@@ -36,7 +36,7 @@ def _plain(name: str, help_: str, value: Callable[[Gpu], float | None]) -> _Gaug
 
 
 def _ratio(percent: float | None) -> float | None:
-    return None if percent is None else percent / 100
+    return None if percent is None else round(percent / 100, 6)  # 65.1 is 0.651, not 0.6509999999999999
 
 
 def _hertz(gpu: Gpu) -> Iterable[tuple[tuple[str, ...], float | None]]:

@@ -111,8 +111,7 @@ def _share(part: float | None, whole: float | None) -> float | None:
 def is_idle(process: GpuProcess, gpu: Gpu) -> bool | None:
     """Whether the process does no work on the GPU now: by its own utilization, else by the GPU's where that is 0."""
     if process.sm_percent is not None:
-        busy = (process.sm_percent, process.encoder_percent, process.decoder_percent)
-        return not any(busy)
+        return not (process.sm_percent or process.encoder_percent or process.decoder_percent)
     return True if gpu.utilization_gpu_percent == 0 else None
 
 

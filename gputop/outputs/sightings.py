@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from gputop.bus import Alarm
 from gputop.model import Gpu, GpuProcess, Snapshot, Xid
-from gputop.outputs.conditions import Comparison, Condition, GpuLost, Growth, ProcessGone, Scope, XidSeen
+from gputop.outputs.conditions import TESTS, Comparison, Condition, GpuLost, Growth, ProcessGone, Scope, XidSeen
 from gputop.outputs.quantities import is_idle, shown_size, shown_time
 from gputop.outputs.trackers import IdleTime, MemoryTrend
 from gputop.selection import find
@@ -54,12 +54,19 @@ class Sightings:
         self._gpu_uuid: str | None = None  # of the GPU filter, once it was found
         self._last: GpuProcess | None = None  # of a process to be gone
         self._trackers: dict[str, _Trackers] = {}
-        clauses = condition.clauses
-        self._timed = any(isinstance(clause, Comparison) and clause.quantity.timed for clause in clauses)
-        self._tracked = self._timed or any(isinstance(clause, Growth) for clause in clauses)
+        self._clauses = [clause for clause in condition.clauses if isinstance(clause, Comparison | Growth)]
+        self._checks = [
+            (clause.quantity.process[clause.unit.key], TESTS[clause.sign], clause.level)
+            for clause in self._clauses
+            if condition.scope is Scope.PROCESS and isinstance(clause, Comparison) and not clause.quantity.timed
+        ]
+        self._tracked = any(isinstance(clause, Growth) or clause.quantity.timed for clause in self._clauses)
 
-    def of(self, snapshot: Snapshot, now: float = 0.0, passed: float = 0.0) -> Iterator[tuple[str, Seen]]:
-        """All subjects in *snapshot*. *now*: seconds watched; *passed*: since the last look."""
+    def of(
+        self, snapshot: Snapshot, now: float = 0.0, passed: float = 0.0, known: Collection[str] = ()
+    ) -> Iterator[tuple[str, Seen]]:
+        """All subjects in *snapshot*; of processes, for which it mostly does not hold, only those for which it may, and
+        the *known* ones. *now*: seconds watched; *passed*: since the last look."""
         condition = self.condition
         if condition.scope is Scope.GONE:
             yield self._gone(snapshot)
@@ -72,70 +79,96 @@ class Sightings:
         if condition.scope is Scope.XID:
             yield from self._xids(gpus, snapshot.taken_at)
         elif condition.scope is Scope.PROCESS:
-            yield from self._processes(snapshot, gpus, now, passed)
+            yield from self._processes(snapshot, gpus, now, passed, known)
         elif isinstance(condition.clauses[0], GpuLost):
             for gpu in gpus.values():
                 yield gpu.uuid, _lost(gpu, snapshot.taken_at)
         else:
             for gpu in gpus.values():
-                trackers = self._trackers.setdefault(gpu.uuid, _Trackers(None)) if self._tracked else None
-                yield gpu.uuid, self._judge(gpu, None, trackers, now, passed)
+                trackers = self._trackers.setdefault(gpu.uuid, _Trackers(None))
+                values = self._values(gpu, None, readable(gpu), trackers, now, passed)
+                yield gpu.uuid, self._judge(gpu, None, values)
 
     # -- GPUs and processes
 
     def _processes(
-        self, snapshot: Snapshot, gpus: dict[str, Gpu], now: float, passed: float
+        self, snapshot: Snapshot, gpus: dict[str, Gpu], now: float, passed: float, known: Collection[str]
     ) -> Iterator[tuple[str, Seen]]:
-        condition, kept = self.condition, self._trackers
+        filters, kept, tracked, checks = self.condition.filters, self._trackers, self._tracked, self._checks
+        picky = filters.user is not None or filters.command is not None
+        up = {uuid for uuid, gpu in gpus.items() if readable(gpu)}
         there = set()
+        trackers = _Trackers(None)
         for process in snapshot.processes:
             gpu = gpus.get(process.gpu_uuid)
-            if gpu is None or not condition.filters.let_through(process):
+            if gpu is None or (picky and not filters.let_through(process)):
+                continue
+            readable_now = process.gpu_uuid in up
+            no = False
+            if readable_now:
+                for read, test, level in checks:
+                    value = read(process, gpu)
+                    if value is not None and not test(value, level):
+                        no = True
+                        break
+            if no and not known and not tracked:
                 continue
             subject = f"{process.gpu_uuid}/{process.pid}"
             if process.gpu_instance_id is not None:
                 subject += f"/{process.gpu_instance_id}.{process.compute_instance_id}"
-            trackers = None
-            if self._tracked:
+            if tracked:
                 there.add(subject)
-                trackers, started = kept.get(subject), process.key.start_ticks
-                if trackers is None or (None not in (trackers.started, started) and trackers.started != started):
-                    trackers = kept[subject] = _Trackers(started)
-            yield subject, self._judge(gpu, process, trackers, now, passed)
-        if len(kept) > len(there):
-            unreadable = {gpu.uuid for gpu in gpus.values() if not readable(gpu)}  # its processes may be there still
-            for subject in [s for s in kept if s not in there and s.partition("/")[0] not in unreadable]:
+                trackers = self._trackers_of(subject, process.key.start_ticks)
+                values = self._values(gpu, process, readable_now, trackers, now, passed)  # time goes on for all
+            if subject in known or not no:
+                if not tracked:
+                    values = self._values(gpu, process, readable_now, trackers, now, passed)
+                yield subject, self._judge(gpu, process, values)
+        if len(kept) > len(there):  # a process on a GPU that cannot be read may be there still
+            lost = {uuid for uuid in gpus if uuid not in up}
+            for subject in [s for s in kept if s not in there and s.partition("/")[0] not in lost]:
                 del kept[subject]
 
-    def _judge(
-        self, gpu: Gpu, process: GpuProcess | None, trackers: _Trackers | None, now: float, passed: float
-    ) -> Seen:
-        known = readable(gpu)
-        idle = 0.0
-        if self._timed and trackers is not None and process is not None:
-            idle = trackers.idle.put(is_idle(process, gpu) if known else None, passed)
-        holds: bool | None = True
-        still: bool | None = True
+    def _trackers_of(self, subject: str, started: int | None) -> _Trackers:
+        trackers = self._trackers.get(subject)
+        if trackers is None or (None not in (trackers.started, started) and trackers.started != started):
+            trackers = self._trackers[subject] = _Trackers(started)
+        return trackers
+
+    def _values(
+        self, gpu: Gpu, process: GpuProcess | None, known: bool, trackers: _Trackers, now: float, passed: float
+    ) -> list[float | None]:
+        """What the clauses compare; None where it is not known."""
         values: list[float | None] = []
-        unclear = "" if known or gpu.asleep else gpu.error or NO_ANSWER
-        for position, clause in enumerate(self.condition.clauses):
-            value: float | None = None
-            if isinstance(clause, Growth) and trackers is not None:
+        for position, clause in enumerate(self._clauses):
+            if isinstance(clause, Growth):
                 memory = gpu.memory_used_bytes if process is None else process.memory_bytes
                 trend = trackers.trends.setdefault(position, MemoryTrend(clause.window))
-                value = trend.put(now, memory if known else None)
-                if known and memory is None:
-                    unclear = "its memory is not told"
-            elif isinstance(clause, Comparison) and known:
-                value = idle if clause.quantity.timed else clause.read(gpu, process)
-                if value is None:
-                    unclear = f"{clause.quantity.words} is not told"
-            values.append(value)
-            if value is None or not isinstance(clause, Comparison | Growth):
-                holds, still = holds and None, still and None
-            else:
+                values.append(trend.put(now, memory if known else None))
+            elif not clause.quantity.timed:
+                values.append(clause.read(gpu, process) if known else None)
+            elif process is not None:
+                seconds = trackers.idle.put(is_idle(process, gpu) if known else None, passed)
+                values.append(seconds if known else None)
+        return values
+
+    def _judge(self, gpu: Gpu, process: GpuProcess | None, values: list[float | None]) -> Seen:
+        holds: bool | None = True
+        still: bool | None = True
+        unclear = ""
+        known = readable(gpu)
+        for clause, value in zip(self._clauses, values, strict=True):
+            if value is not None:
                 holds = holds if clause.holds(value) else False
                 still = still if clause.still(value) else False
+                continue
+            holds, still = holds and None, still and None
+            if not known:
+                unclear = "" if gpu.asleep else gpu.error or NO_ANSWER
+            elif isinstance(clause, Comparison):
+                unclear = f"{clause.quantity.words} is not told"
+            elif (gpu.memory_used_bytes if process is None else process.memory_bytes) is None:
+                unclear = "its memory is not told"
         return Seen(holds, still, gpu, process, tuple(values), unclear=unclear)
 
     def _xids(self, gpus: dict[str, Gpu], at: float) -> Iterator[tuple[str, Seen]]:
