@@ -64,6 +64,18 @@ def cpu_affinity(address: str, root: Path = Path("/")) -> str | None:
     return _read(root / _PCI_DEVICES / address / "local_cpulist") or None
 
 
+#: GT/s of a lane, by PCIe generation.
+_GENERATIONS: Final = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
+
+
+def root_port_generation(address: str, root: Path = Path("/")) -> int | None:
+    """The highest PCIe generation of the root port above a GPU; None where there is none (virtual machines)."""
+    folder = (root / _PCI_DEVICES / address).resolve()
+    bridges = [parent for parent in folder.parents if parent.name.count(":") == 2]
+    speed = _read(bridges[-1] / "max_link_speed") if bridges else None  # "32.0 GT/s PCIe"
+    return None if speed is None else _GENERATIONS.get(speed.split()[0] if speed else "")
+
+
 @cache
 def host_memory(root: Path = Path("/")) -> int | None:
     """MemTotal of /proc/meminfo, in bytes."""

@@ -1,0 +1,340 @@
+"""The fields of ``--query-gpu`` and ``--query-compute-apps``: names, aliases, units, and where the driver tells them.
+
+Names, units and wording are those of nvidia-smi 580 on an H200. Left out are power_smoothing.* and vgpu_*: their
+scale or wording was never seen by us.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from ctypes import byref, c_int
+from typing import Final
+
+from gputop.sources.nvml import abi, sysfs
+from gputop.sources.nvml.errors import Fault
+from gputop.sources.nvml.query import structs
+from gputop.sources.nvml.query.ask import AskedGpu, AskedProcess
+from gputop.sources.nvml.query.health import error_fields, fabric_fields, platform_fields
+from gputop.sources.nvml.query.ways import (
+    Read,
+    deprecated,
+    field_number,
+    field_watts,
+    flag,
+    mask,
+    member,
+    number,
+    text,
+    unsupported,
+    watts,
+    word,
+)
+from gputop.sources.query import (
+    ACTIVE,
+    CELSIUS,
+    ENABLED,
+    MHZ,
+    MIB,
+    MICROSECONDS,
+    PERCENT,
+    PLAIN,
+    WATTS,
+    YES,
+    Answer,
+    Field,
+    Unit,
+)
+
+_COMPUTE_MODES: Final = ("Default", "Exclusive_Thread", "Prohibited", "Exclusive_Process")
+_ADDRESSING: Final = ("None", "HMM", "ATS")
+_OPERATION_MODES: Final = ("All On", "Compute", "Low Double Precision")
+_RECOVERY: Final = ("None", "GPU Reset", "Node Reboot", "Drain P2P", "Drain and Reset")
+_REASONS: Final = {
+    "gpu_idle": 0x1,
+    "applications_clocks_setting": 0x2,
+    "sw_power_cap": 0x4,
+    "hw_slowdown": 0x8,
+    "hw_thermal_slowdown": 0x40,
+    "hw_power_brake_slowdown": 0x80,
+    "sw_thermal_slowdown": 0x20,
+    "sync_boost": 0x10,
+}
+#: Field values that count nanoseconds.
+_REASON_COUNTERS: Final = {
+    "sw_power_cap": 74,
+    "sync_boost": 76,
+    "sw_thermal_slowdown": 269,
+    "hw_thermal_slowdown": 270,
+    "hw_power_brake_slowdown": 271,
+}
+_POWER_AVERAGE, _POWER_INSTANT = abi.FIELD_POWER_AVERAGE, abi.FIELD_POWER_INSTANT
+_MODULE: Final = 1  # NVML_POWER_SCOPE_MODULE, the scope of these field values
+_MODULE_POWER: Final = (
+    ("module.power.draw.average", _POWER_AVERAGE, ()),
+    ("module.power.draw.instant", _POWER_INSTANT, ()),
+    ("module.power.limit", 192, ("module.power.requested_limit",)),
+    ("module.enforced.power.limit", 190, ("module.power.current_limit",)),
+    ("module.power.default_limit", 189, ()),
+    ("module.power.min_limit", 187, ()),
+    ("module.power.max_limit", 188, ()),
+)
+_CLOCKS: Final = {
+    ("graphics", "gr"): 0,
+    ("sm", "sm"): abi.CLOCK_SM,
+    ("memory", "mem"): abi.CLOCK_MEMORY,
+    ("video", "video"): abi.CLOCK_VIDEO,
+}
+_PSTATE_UNKNOWN: Final = 32
+_WHEN: Final = ("current", "pending")
+
+
+def _gpu_fields() -> Iterator[Field]:
+    yield Field("timestamp", PLAIN, lambda gpu: _timestamp(gpu.moment))
+    yield Field("driver_version", PLAIN, lambda gpu: gpu.driver_version or unsupported())
+    yield Field("count", PLAIN, lambda gpu: gpu.library.count(), note="GPUs in the machine")
+    yield Field("name", PLAIN, text("nvmlDeviceGetName"), ("gpu_name",))
+    yield Field("serial", PLAIN, text("nvmlDeviceGetSerial"), ("gpu_serial",))
+    yield Field("uuid", PLAIN, text("nvmlDeviceGetUUID"), ("gpu_uuid",))
+    yield from _pci_fields()
+    yield Field("index", PLAIN, lambda gpu: gpu.index)
+    yield Field("display_mode", ENABLED, deprecated(580, flag("nvmlDeviceGetDisplayMode")))
+    yield Field("display_attached", YES, flag("nvmlDeviceGetDisplayMode"))
+    yield Field("display_active", ENABLED, flag("nvmlDeviceGetDisplayActive"))
+    yield Field("persistence_mode", ENABLED, flag("nvmlDeviceGetPersistenceMode"))
+    addressing = member("nvmlDeviceGetAddressingMode", structs.AddressingMode, "value", 1)
+    yield Field("addressing_mode", PLAIN, lambda gpu: word(_ADDRESSING, addressing(gpu)))
+    yield Field("accounting.mode", ENABLED, flag("nvmlDeviceGetAccountingMode"))
+    yield Field("accounting.buffer_size", PLAIN, number("nvmlDeviceGetAccountingBufferSize"))
+    for when in _WHEN:
+        yield Field(f"driver_model.{when}", PLAIN, lambda gpu: unsupported(), note="of Windows")
+    yield Field("vbios_version", PLAIN, text("nvmlDeviceGetVbiosVersion"))
+    yield Field("inforom.img", PLAIN, text("nvmlDeviceGetInforomImageVersion"), ("inforom.image",))
+    for part, aliases in (("oem", ()), ("ecc", ()), ("pwr", ("inforom.power",))):
+        kind = ("oem", "ecc", "pwr").index(part)
+        yield Field(f"inforom.{part}", PLAIN, text("nvmlDeviceGetInforomVersion", kind), aliases)
+    yield Field("inforom.checksum_validation", PLAIN, _inforom_valid)
+    yield Field("gpu_recovery_action", PLAIN, lambda gpu: word(_RECOVERY, gpu.field(abi.FIELD_RECOVERY_ACTION)))
+    for position, when in enumerate(_WHEN):
+        yield Field(f"gom.{when}", PLAIN, _operation_mode(position), (f"gpu_operation_mode.{when}",))
+    yield Field("fan.speed", PERCENT, number("nvmlDeviceGetFanSpeed"), note="intended, of the first fan")
+    yield Field("pstate", PLAIN, _pstate)
+    yield from _reason_fields()
+    for part in ("total", "reserved", "used", "free"):
+        yield Field(f"memory.{part}", MIB, _memory(part))
+    compute_mode = number("nvmlDeviceGetComputeMode")
+    yield Field("compute_mode", PLAIN, lambda gpu: word(_COMPUTE_MODES, compute_mode(gpu)))
+    yield Field("compute_cap", PLAIN, _capability)
+    utilization = "nvmlDeviceGetUtilizationRates"
+    yield Field("utilization.gpu", PERCENT, member(utilization, abi.Utilization, "gpu"), note="time any kernel ran")
+    busy = member(utilization, abi.Utilization, "memory")
+    yield Field("utilization.memory", PERCENT, busy, note="time the memory controller was busy")
+    for engine, call in (("encoder", "Encoder"), ("decoder", "Decoder"), ("jpeg", "Jpg"), ("ofa", "Ofa")):
+        yield Field(f"utilization.{engine}", PERCENT, number(f"nvmlDeviceGet{call}Utilization", of=2))
+    for position, part in enumerate(("sessionCount", "averageFps", "averageLatency")):
+        yield Field(f"encoder.stats.{part}", PLAIN, number("nvmlDeviceGetEncoderStats", of=3, position=position))
+    for position, when in enumerate(_WHEN):
+        yield Field(f"dramEncryption.mode.{when}", ENABLED, _dram_encryption(position))
+    yield from error_fields()
+    yield Field("temperature.gpu", CELSIUS, number("nvmlDeviceGetTemperature", 0))
+    margin = member("nvmlDeviceGetMarginTemperature", abi.MarginTemperature, "margin", 1)
+    yield Field("temperature.gpu.tlimit", CELSIUS, margin, note="degrees left until slowdown")
+    yield Field("temperature.memory", CELSIUS, field_number(abi.FIELD_MEMORY_TEMPERATURE), bare=True)
+    yield from _power_fields()
+    yield from _clock_fields()
+    for position, when in enumerate(_WHEN):
+        yield Field(f"mig.mode.{when}", ENABLED, flag("nvmlDeviceGetMigMode", 2, position))
+    for position, when in enumerate(("current", "default")):
+        yield Field(f"gsp.mode.{when}", ENABLED, flag("nvmlDeviceGetGspFirmwareMode", 2, position))
+    yield Field("c2c.mode", ENABLED, lambda gpu: bool(gpu.struct("nvmlDeviceGetC2cModeInfoV", structs.C2cMode).enabled))
+    for part in ("total", "used", "free"):
+        read = member("nvmlDeviceGetConfComputeProtectedMemoryUsage", abi.MemoryV1, part)
+        yield Field(f"protected_memory.{part}", MIB, read, note="confidential computing")
+    yield from fabric_fields()
+    yield from platform_fields()
+    yield Field("hostname", PLAIN, _hostname, note="that was set for the GPU")
+
+
+def _timestamp(moment: float) -> str:
+    return f"{time.strftime('%Y/%m/%d %H:%M:%S', time.localtime(moment))}.{int(moment % 1 * 1000):03d}"
+
+
+# -- PCI
+
+
+def _pci_fields() -> Iterator[Field]:
+    yield Field("pci.bus_id", PLAIN, _bus_id, ("gpu_bus_id",))
+    yield Field("pci.domain", PLAIN, lambda gpu: f"0x{_pci(gpu).domain:04X}")
+    yield Field("pci.bus", PLAIN, lambda gpu: f"0x{_pci(gpu).bus:02X}")
+    yield Field("pci.device", PLAIN, lambda gpu: f"0x{_pci(gpu).device:02X}")
+    yield Field("pci.baseClass", PLAIN, _pci_class("base_class"))
+    yield Field("pci.subClass", PLAIN, _pci_class("sub_class"))
+    yield Field("pci.device_id", PLAIN, lambda gpu: f"0x{_pci(gpu).device_id:08X}")
+    yield Field("pci.sub_device_id", PLAIN, lambda gpu: f"0x{_pci(gpu).subsystem_id:08X}")
+    for name in ("current", "gpucurrent"):
+        yield Field(f"pcie.link.gen.{name}", PLAIN, number("nvmlDeviceGetCurrPcieLinkGeneration"))
+    yield Field("pcie.link.gen.max", PLAIN, number("nvmlDeviceGetMaxPcieLinkGeneration"), note="of GPU and machine")
+    yield Field("pcie.link.gen.gpumax", PLAIN, number("nvmlDeviceGetGpuMaxPcieLinkGeneration"))
+    yield Field("pcie.link.gen.hostmax", PLAIN, _host_generation, note="of the root port")
+    yield Field("pcie.link.width.current", PLAIN, number("nvmlDeviceGetCurrPcieLinkWidth"))
+    yield Field("pcie.link.width.max", PLAIN, number("nvmlDeviceGetMaxPcieLinkWidth"))
+
+
+def _pci(gpu: AskedGpu) -> abi.PciInfo:
+    try:
+        return gpu.struct("nvmlDeviceGetPciInfo_v3", abi.PciInfo)
+    except Fault as fault:
+        if fault.code != abi.FUNCTION_NOT_FOUND:
+            raise
+        return gpu.struct("nvmlDeviceGetPciInfo_v2", abi.PciInfo)
+
+
+def _bus_id(gpu: AskedGpu) -> str:
+    pci = _pci(gpu)
+    id_: bytes = pci.bus_id or pci.bus_id_legacy
+    return id_.decode("ascii", "replace")
+
+
+def _pci_class(part: str) -> Read:
+    read = member("nvmlDeviceGetPciInfoExt", structs.PciInfoExt, part, 1)
+    return lambda gpu: f"0x{read(gpu):X}"
+
+
+def _host_generation(gpu: AskedGpu) -> Answer:
+    generation = sysfs.root_port_generation(sysfs.address_of(_bus_id(gpu)))
+    return unsupported() if generation is None else generation
+
+
+# -- clocks and power
+
+
+def _pstate(gpu: AskedGpu) -> str:
+    (state,) = gpu.numbers("nvmlDeviceGetPerformanceState", 1)
+    return unsupported() if state == _PSTATE_UNKNOWN else f"P{state}"
+
+
+def _reason_fields() -> Iterator[Field]:
+    def named(name: str, unit: Unit, read: Read, note: str = "") -> Field:
+        return Field(f"clocks_event_reasons.{name}", unit, read, (f"clocks_throttle_reasons.{name}",), note)
+
+    def has(bit: int) -> Read:
+        return lambda gpu: bool(active(gpu) & bit)
+
+    names = "EventReasons", "ThrottleReasons"
+    supported = mask(*(f"nvmlDeviceGetSupportedClocks{name}" for name in names))
+    active = mask(*(f"nvmlDeviceGetCurrentClocks{name}" for name in names))
+    yield named("supported", PLAIN, lambda gpu: f"0x{supported(gpu):016X}", "bits")
+    yield named("active", PLAIN, lambda gpu: f"0x{active(gpu):016X}", "bits")
+    for name, bit in _REASONS.items():
+        yield named(name, ACTIVE, has(bit))
+    for name, id_ in _REASON_COUNTERS.items():
+        yield Field(f"clocks_event_reasons_counters.{name}", MICROSECONDS, _microseconds(id_))
+
+
+def _microseconds(id_: int) -> Read:
+    return lambda gpu: int(gpu.field(id_)) // 1000
+
+
+def _power_fields() -> Iterator[Field]:
+    def named(name: str, read: Read, alias: str, note: str = "") -> Field:
+        return Field(name, WATTS, read, (f"gpu.power.{alias}",), note)
+
+    yield Field("power.management", ENABLED, deprecated(590, flag("nvmlDeviceGetPowerManagementMode")))
+    yield Field("power.draw", WATTS, watts("nvmlDeviceGetPowerUsage"), note="mean of a second on most boards")
+    yield named("power.draw.average", field_watts(_POWER_AVERAGE), "draw.average")
+    yield named("power.draw.instant", field_watts(_POWER_INSTANT), "draw.instant")
+    yield named("power.limit", watts("nvmlDeviceGetPowerManagementLimit"), "requested_limit", "as requested")
+    enforced = watts("nvmlDeviceGetEnforcedPowerLimit")
+    yield named("enforced.power.limit", enforced, "current_limit", "the lowest of all limits")
+    yield named("power.default_limit", watts("nvmlDeviceGetPowerManagementDefaultLimit"), "default_limit")
+    for position, part in enumerate(("min_limit", "max_limit")):
+        yield named(f"power.{part}", watts("nvmlDeviceGetPowerManagementLimitConstraints", 2, position), part)
+    for name, id_, aliases in _MODULE_POWER:
+        yield Field(name, WATTS, field_watts(id_, _MODULE), aliases)
+
+
+def _clock_fields() -> Iterator[Field]:
+    for (name, short), kind in _CLOCKS.items():
+        yield Field(f"clocks.current.{name}", MHZ, number("nvmlDeviceGetClockInfo", kind), (f"clocks.{short}",))
+    for group, call in (("applications", "Applications"), ("default_applications", "DefaultApplications")):
+        for (name, short), kind in _CLOCKS.items():
+            if short in ("gr", "mem"):
+                read = deprecated(590, number(f"nvmlDeviceGet{call}Clock", kind))
+                yield Field(f"clocks.{group}.{name}", MHZ, read, (f"clocks.{group}.{short}",))
+    for (name, short), kind in _CLOCKS.items():
+        if name != "video":
+            aliases = (f"clocks.max.{short}",) if short != name else ()
+            yield Field(f"clocks.max.{name}", MHZ, number("nvmlDeviceGetMaxClockInfo", kind), aliases)
+
+
+# -- the rest
+
+
+def _memory(part: str) -> Read:
+    """Version 2 of the call; before R510 there is version 1, whose used includes what is reserved."""
+    v2 = member("nvmlDeviceGetMemoryInfo_v2", abi.MemoryV2, part, 2)
+    if part == "reserved":
+        return v2
+    v1 = member("nvmlDeviceGetMemoryInfo", abi.MemoryV1, part)
+
+    def read(gpu: AskedGpu) -> Answer:
+        try:
+            return v2(gpu)
+        except Fault as fault:
+            if fault.code not in (abi.FUNCTION_NOT_FOUND, abi.ARGUMENT_VERSION_MISMATCH):
+                raise
+            return v1(gpu)
+
+    return read
+
+
+def _capability(gpu: AskedGpu) -> str:
+    major, minor = gpu.numbers("nvmlDeviceGetCudaComputeCapability", 2, kind=c_int)
+    return f"{major}.{minor}"
+
+
+def _operation_mode(position: int) -> Read:
+    return lambda gpu: word(_OPERATION_MODES, gpu.numbers("nvmlDeviceGetGpuOperationMode", 2)[position])
+
+
+def _inforom_valid(gpu: AskedGpu) -> str:
+    gpu.once("inforom", lambda: gpu.call("nvmlDeviceValidateInforom"))
+    return "valid"
+
+
+def _dram_encryption(position: int) -> Read:
+    def ask(gpu: AskedGpu) -> tuple[int, int]:
+        now, later = structs.DramEncryption(), structs.DramEncryption()
+        now.version = later.version = abi.version(structs.DramEncryption, 1)
+        gpu.call("nvmlDeviceGetDramEncryptionMode", byref(now), byref(later))
+        return now.state, later.state
+
+    return lambda gpu: bool(gpu.once("dram encryption", lambda: ask(gpu))[position])
+
+
+def _hostname(gpu: AskedGpu) -> str:
+    name: bytes = gpu.struct("nvmlDeviceGetHostname_v1", structs.Hostname).value
+    return name.decode("ascii", "replace") or unsupported()
+
+
+# -- compute apps
+
+
+def _app_fields() -> Iterator[Field]:
+    """Of an AskedProcess."""
+
+    def of_gpu(read: Read) -> Callable[[AskedProcess], Answer]:
+        return lambda app: read(app.gpu)
+
+    yield Field("timestamp", PLAIN, of_gpu(lambda gpu: _timestamp(gpu.moment)))
+    yield Field("gpu_name", PLAIN, of_gpu(text("nvmlDeviceGetName")))
+    yield Field("gpu_bus_id", PLAIN, of_gpu(_bus_id))
+    yield Field("gpu_serial", PLAIN, of_gpu(text("nvmlDeviceGetSerial")))
+    yield Field("gpu_uuid", PLAIN, of_gpu(text("nvmlDeviceGetUUID")))
+    yield Field("pid", PLAIN, lambda app: app.pid)
+    yield Field("process_name", PLAIN, lambda app: app.name, ("name",), "its argv[0]")
+    yield Field("used_gpu_memory", MIB, lambda app: app.memory, ("used_memory",))
+
+
+GPU_FIELDS: Final = tuple(_gpu_fields())
+APP_FIELDS: Final = tuple(_app_fields())
