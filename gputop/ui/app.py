@@ -9,10 +9,10 @@ import sys
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from rich.text import Text
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import Binding
 from textual.screen import Screen
 
@@ -20,25 +20,28 @@ from gputop import __version__, locations, settings_file
 from gputop.bus import Bus, GpuBack, GpuLost, SnapshotTaken
 from gputop.history import History
 from gputop.model import Snapshot, clean_text
-from gputop.poller import Poller
 from gputop.processes import Signals
+from gputop.sampler import Sampler
 from gputop.settings import Settings
 from gputop.text import unicode_works
 from gputop.ui import leaving
 from gputop.ui.board import Board
 from gputop.ui.glyphs import ASCII, UNICODE
-from gputop.ui.keys import KEYS
 from gputop.ui.messages import GpuEvent, SnapshotArrived
 from gputop.ui.palette import DARK, MONOCHROME, SIXTEEN, THEMES, Palette
 from gputop.ui.screens.dashboard import Dashboard
+from gputop.ui.typeahead import TypeaheadApp
 from gputop.ui.view import View
+
+if TYPE_CHECKING:
+    from gputop.player import Player
 
 SETTLED: Final = 2.0  # seconds after which what start-up made is no longer looked at by the garbage collector
 
 
 def run(
     *,
-    poller: Poller,
+    poller: Sampler,
     bus: Bus,
     history: History,
     settings: Settings,
@@ -46,19 +49,21 @@ def run(
     problems: tuple[str, ...] = (),
     signals: Signals | None = None,
     simulated: bool = False,
+    player: Player | None = None,
 ) -> int:
     """Show the dashboard until the user quits. Returns the exit status (128 + n after signal n).
 
-    *signals* None: read-only. *problems*: what was wrong with the settings, to be shown.
+    *signals* None: read-only. *problems*: what was wrong with the settings, to be shown. *player*: *poller* again,
+    where it plays a recording.
     """
-    app = GputopApp(poller, bus, history, settings, settings_path, problems, signals)
+    app = GputopApp(poller, bus, history, settings, settings_path, problems, signals, player)
     app.ending_signals = leaving.EndingSignals()
     leaving.end_with_terminal()
     app.run(mouse=settings.mouse)
     return app.return_code or 0
 
 
-class GputopApp(App[None]):
+class GputopApp(TypeaheadApp[None]):
     """Holds what the screens share; draws nothing itself."""
 
     TITLE = "gputop"
@@ -72,13 +77,14 @@ class GputopApp(App[None]):
 
     def __init__(
         self,
-        poller: Poller,
+        poller: Sampler,
         bus: Bus,
         history: History,
         settings: Settings,
         settings_path: Path,
         problems: tuple[str, ...] = (),
         signals: Signals | None = None,
+        player: Player | None = None,
     ) -> None:
         # Colours off is a theme of its own here: attributes instead of greys (Textual's NO_COLOR means greys).
         os.environ.pop("NO_COLOR", None)
@@ -86,7 +92,7 @@ class GputopApp(App[None]):
         self.poller, self.bus, self.history = poller, bus, history
         self.settings, self.settings_path = settings, settings_path
         self.settings_problems = problems
-        self.signals = signals
+        self.signals, self.player = signals, player
         self._told_lost: set[str] = set()  # UUIDs
         self.ascii_only = settings.ascii if settings.ascii is not None else not unicode_works(sys.__stderr__)
         Board.ascii_only = self.ascii_only
@@ -148,6 +154,10 @@ class GputopApp(App[None]):
         return screen
 
     def get_default_screen(self) -> Screen[Any]:
+        if self.player is not None:
+            from gputop.ui.screens.replay import ReplayDashboard
+
+            return ReplayDashboard(self.player)
         return Dashboard()
 
     def on_mount(self) -> None:
@@ -225,7 +235,7 @@ class GputopApp(App[None]):
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The command palette: every action of the dashboard."""
-        for key in KEYS:
+        for key in self.dashboard.keys:
             if key.action != "suspend":
                 words = key.words[0].upper() + key.words[1:]
                 yield SystemCommand(words, f"key {key.shown}", self._runner(key.action))

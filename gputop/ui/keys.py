@@ -52,6 +52,11 @@ KEYS: Final = (
     Key("fold", ("minus",), "-", "fold in the tree"),
     Key("pause", ("p",), "p", "pause the screen, and go on"),
     Key("refresh", ("f11", "r"), "r", "sample now"),
+    Key("back", ("comma",), ",", "look back: the reading before"),
+    Key("forward", ("full_stop",), ".", "the next reading; behind the newest one it is live again"),
+    Key("far_back", ("shift+left",), "Shift+Left", "look back: 10 s earlier"),
+    Key("far_forward", ("shift+right",), "Shift+Right", "10 s later"),
+    Key("live", ("end",), "End", "while looking back: live again"),
     Key("next_pane", ("tab",), "Tab", "between GPUs, chart and processes"),
     Key("previous_pane", ("shift+tab",), "Shift+Tab", "the other way round"),
     Key(
@@ -59,4 +64,21 @@ KEYS: Final = (
     ),
     Key("repaint", ("ctrl+l",), "^L", "draw the screen anew"),
     Key("suspend", ("ctrl+z",), "^Z", "suspend to the shell"),
+)
+
+#: What is otherwise when a recording is looked at.
+_REPLAY: Final = (
+    Key("pause", ("p",), "p", "pause, and go on"),
+    Key("back", ("comma",), ",", "the record before"),
+    Key("forward", ("full_stop",), ".", "the next record"),
+    Key("far_back", ("shift+left",), "Shift+Left", "10 s back"),
+    Key("far_forward", ("shift+right",), "Shift+Right", "10 s on"),
+    Key("slower", ("less_than_sign",), "<", "play slower, down to 0.1×"),
+    Key("faster", ("greater_than_sign",), ">", "play faster, up to 100×"),
+    Key("go_to", ("g",), "g", "go to a time: 12:03, 2026-11-30 12:03, +5m, -30s, 50%"),
+)
+_LIVE_ONLY: Final = frozenset({"kill", "refresh", "release", "live"})
+REPLAY_KEYS: Final = (
+    *(key for key in KEYS if key.action not in _LIVE_ONLY | {key.action for key in _REPLAY}),
+    *_REPLAY,
 )

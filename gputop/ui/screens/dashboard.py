@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.screen import Screen
 
+from gputop import units
 from gputop.model import Snapshot
 from gputop.selection import only
 from gputop.settings import METRICS
@@ -17,8 +18,9 @@ from gputop.ui import exact_output
 from gputop.ui.board import Board
 from gputop.ui.cells import fit
 from gputop.ui.detail_history import DetailHistory
-from gputop.ui.keys import KEYS
+from gputop.ui.keys import KEYS, Key
 from gputop.ui.layout import LEAST_HEIGHT, LEAST_WIDTH, Plan, plan
+from gputop.ui.looking_back import HistoryUntil, LookingBack
 from gputop.ui.view import View
 from gputop.ui.widgets.footer import Footer
 from gputop.ui.widgets.gpu_area import GpuArea
@@ -27,8 +29,10 @@ from gputop.ui.widgets.process_table import ProcessTable
 
 if TYPE_CHECKING:
     from gputop.ui.app import GputopApp
+    from gputop.ui.widgets.filter_prompt import FilterPrompt
     from gputop.ui.widgets.history_chart import HistoryChart
 
+FAR_SECONDS: Final = 10.0  # what Shift+Left looks back
 FIRST_PAINT: Final = 0.01  # seconds: Textual paints the whole screen for each step of its start, three times in all
 NO_ANSWER_YET: Final = (
     "the driver has not answered yet; without persistence mode it takes seconds for each GPU to start, "
@@ -40,8 +44,11 @@ class Dashboard(Screen[None]):
     """Draws what :meth:`show_snapshot` is given and does what the keys ask for."""
 
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
-        Binding(",".join(key.keys), key.action, key.words, show=False) for key in KEYS
+        # `live` goes before the table's own End, while there is something to come back from: see check_action
+        Binding(",".join(key.keys), key.action, key.words, show=False, priority=key.action == "live")
+        for key in KEYS
     ]
+    keys: ClassVar[tuple[Key, ...]] = KEYS
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +56,9 @@ class Dashboard(Screen[None]):
         self.snapshot: Snapshot | None = None  # as it is shown: the GPUs chosen, and frozen while paused
         self.past = DetailHistory()
         self.paused = False
+        self.looking_back = LookingBack()
         self.chart: HistoryChart | None = None
+        self.prompt: FilterPrompt | None = None
         self._plan: tuple[Any, ...] | None = None
 
     @property
@@ -85,14 +94,24 @@ class Dashboard(Screen[None]):
     # -- drawing
 
     def show_snapshot(self, snapshot: Snapshot) -> None:
-        """Draw *snapshot*, unless the screen is paused."""
+        """Draw *snapshot*, unless the screen is paused, or shows an earlier time."""
         self.past.add(snapshot)
+        self.keep(snapshot)
+        if self.looking_back.snapshot is not None:
+            self._draw()  # how long ago that was
+            return
         if self.paused and self.snapshot is not None:
             return
-        self.snapshot = only(snapshot, self.gputop.settings.gpus)[0]
-        if not self.snapshot.gpus and snapshot.gpus:
-            self.snapshot = snapshot  # none of those chosen is here
+        self.snapshot = self._only_chosen(snapshot)
         self._draw()
+
+    def keep(self, snapshot: Snapshot) -> None:
+        """Keep *snapshot* for looking back."""
+        self.looking_back.add(snapshot)
+
+    def _only_chosen(self, snapshot: Snapshot) -> Snapshot:
+        chosen = only(snapshot, self.gputop.settings.gpus)[0]
+        return chosen if chosen.gpus else snapshot  # none of those chosen is here
 
     def rearrange(self) -> None:
         """Size, theme or settings changed: draw all of it anew."""
@@ -106,10 +125,11 @@ class Dashboard(Screen[None]):
     def _chosen(self) -> Snapshot:
         latest = self.gputop.poller.latest
         assert self.snapshot is not None
+        if self.looking_back.snapshot is not None:
+            return self._only_chosen(self.looking_back.snapshot)
         if self.paused or latest is None:
             return self.snapshot
-        chosen = only(latest, self.gputop.settings.gpus)[0]
-        return chosen if chosen.gpus else latest
+        return self._only_chosen(latest)
 
     def _draw(self) -> None:
         snapshot, view = self.snapshot, self.gputop.view
@@ -122,18 +142,33 @@ class Dashboard(Screen[None]):
             words = f"too small: {width}×{height}; gputop needs {LEAST_WIDTH}×{LEAST_HEIGHT}"
             self.notice.show([((fit(words, width), "warning+b"),)])
             return
-        asked = self.gputop.settings.refresh
-        self.header.show_snapshot(snapshot, view, asked=asked, paused="PAUSED" if self.paused else "")
+        self.header.show_snapshot(snapshot, view, asked=self.gputop.poller.interval, paused=self.badge())
         if self.host_line.display:
             self.host_line.show_snapshot(snapshot, view)
         if self.banner.display:
             self.banner.show([problem_line(snapshot.problems, view, width)])
-        self.gpus.show_snapshot(snapshot, snapshot.gpus, self.gputop.history, arrangement, view)
+        history, latest = self.gputop.history, self.gputop.poller.latest
+        past = self.looking_back.at
+        until = history if past is None else HistoryUntil(history, past)
+        self.gpus.show_snapshot(snapshot, snapshot.gpus, until, arrangement, view)
         if self.chart is not None and self.chart.display:
-            self.chart.show_snapshot(snapshot, self.gputop.history, view)
+            now = None if past is None or latest is None else latest.taken_at
+            self.chart.show_snapshot(snapshot, history, view, now, self.jumps())
         if self.table.display:
             self.table.show_snapshot(snapshot, view)
         self._want()
+
+    def badge(self) -> str:
+        """What is out of the ordinary about what is shown, for the header."""
+        latest, at = self.gputop.poller.latest, self.looking_back.at
+        if at is None or latest is None:
+            return "PAUSED" if self.paused else ""
+        ago = units.duration(latest.taken_at - at)
+        return f"{time.strftime('%H:%M:%S', time.localtime(at))} {self.gputop.view.glyphs.bullet} {ago} ago, End: live"
+
+    def jumps(self) -> int:
+        """Counts up where the history is of another time than before."""
+        return 0
 
     def _want(self) -> None:
         pids = None if self.table.wants_all else self.table.visible_pids
@@ -195,7 +230,7 @@ class Dashboard(Screen[None]):
     def action_help(self) -> None:
         from gputop.ui.screens.help import HelpScreen
 
-        self.app.push_screen(HelpScreen(self.gputop.view))
+        self.app.push_screen(HelpScreen(self.gputop.view, self.keys))
 
     def action_settings(self) -> None:
         from gputop.ui.screens.settings import SettingsScreen
@@ -217,8 +252,10 @@ class Dashboard(Screen[None]):
     async def action_filter(self) -> None:
         from gputop.ui.widgets.filter_prompt import FilterPrompt
 
-        if not self.query(FilterPrompt):
-            await self.mount(FilterPrompt(self.table.filter_text, self._set_filter, self._filter_done))
+        if self.prompt is None:
+            self.prompt = FilterPrompt(self.table.filter_text, self._set_filter, self._filter_done)
+            await self.mount(self.prompt)
+            self.set_focus(self.prompt.input)  # at once: the next key may be waiting
 
     def _set_filter(self, text: str) -> str | None:
         problem = self.table.set_filter(text)
@@ -226,7 +263,8 @@ class Dashboard(Screen[None]):
         return problem
 
     def _filter_done(self) -> None:
-        self.table.focus()
+        self.prompt = None
+        self.set_focus(self.table)
 
     def key_escape(self) -> None:
         """Clears the filter, and nothing else: a torn escape sequence begins with it."""
@@ -277,6 +315,9 @@ class Dashboard(Screen[None]):
 
     def action_kill(self) -> None:
         gputop = self.gputop
+        if self.looking_back.snapshot is not None:
+            self.notify("This is the past: End shows the processes of now.", severity="warning", markup=False)
+            return
         if gputop.signals is None:
             self.notify("gputop runs with --read-only: it sends no signals.", severity="warning", markup=False)
             return
@@ -357,6 +398,36 @@ class Dashboard(Screen[None]):
         if not self.paused and self.gputop.poller.latest is not None:
             self.show_snapshot(self.gputop.poller.latest)
         self._draw()
+
+    def action_back(self) -> None:
+        self._look(self.looking_back.step(-1))
+
+    def action_forward(self) -> None:
+        self._look(self.looking_back.step(1))
+
+    def action_far_back(self) -> None:
+        self._look(self.looking_back.skip(-FAR_SECONDS))
+
+    def action_far_forward(self) -> None:
+        self._look(self.looking_back.skip(FAR_SECONDS))
+
+    def action_live(self) -> None:
+        self.looking_back.end()
+        self._look(True)
+
+    def _look(self, moved: bool) -> None:
+        """Draw the time that is looked at now."""
+        if not moved:
+            self.notify("Nothing older is kept.", timeout=2, markup=False)
+        elif self.snapshot is not None:
+            self.paused = self.paused and self.looking_back.snapshot is not None
+            self.snapshot = self._chosen()
+            self._draw()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "live":
+            return self.looking_back.snapshot is not None and self.focused in (self.table, self.gpus, self.chart, None)
+        return True
 
     def action_refresh(self) -> None:
         self.gputop.poller.refresh()

@@ -8,8 +8,9 @@ from typing import ClassVar, Final
 from gputop import __version__
 from gputop.model import EVENT_REASONS, Severity
 from gputop.ui.cells import Line, fit
-from gputop.ui.keys import KEYS
+from gputop.ui.keys import KEYS, Key
 from gputop.ui.process_columns import COLUMNS
+from gputop.ui.view import View
 from gputop.ui.widgets.sheet import Part, Sheet
 from gputop.ui.wrap import wrap
 
@@ -63,6 +64,10 @@ class HelpScreen(Sheet[None]):
 
     closing_keys: ClassVar[tuple[str, ...]] = ("escape", "q", "f10", "f1", "question_mark")
 
+    def __init__(self, view: View, keys: tuple[Key, ...] = KEYS) -> None:
+        super().__init__(view)
+        self._keys = keys
+
     def heading(self) -> tuple[str, str]:
         return "Help", f"gputop {__version__}"
 
@@ -80,7 +85,7 @@ class HelpScreen(Sheet[None]):
             (glyphs.peak, "text", "the most that was used while gputop ran"),
         )
         bars = [line for glyph, style, words in bar for line in _entry(glyph, words, cells, 4, style)]
-        keys = [line for key in KEYS for line in _entry(key.shown, key.words, cells, 11, "key+b")]
+        keys = [line for key in self._keys for line in _entry(key.shown, key.words, cells, 12, "key+b")]
         reasons = [
             line
             for reason in EVENT_REASONS
