@@ -12,7 +12,7 @@ from gputop.processes.ghosts import find_ghosts
 from gputop.processes.jobs import Member, standouts
 from gputop.processes.leaks import Case, judge, judge_ghost, worst_first
 from gputop.processes.past import Past
-from gputop.processes.report import Attribution, Circumstances, Gap, Ghost, HolderScan, Investigator, LeakReport
+from gputop.processes.report import Attribution, Circumstances, Gap, Ghost, HolderScan, Investigator, LeakReport, Owner
 from gputop.settings import Settings
 
 #: Circumstances are read again after this long, within a budget of time a step.
@@ -34,6 +34,7 @@ class LeakFinder:
         self._clock = clock
         self._gaps = GapClock.new()
         self._known: dict[ProcessKey, tuple[float, Circumstances]] = {}
+        self._owners_of_holders: dict[ProcessKey, Owner] = {}
         self._scanned_for: frozenset[object] = frozenset()
         self._scans = 0  # in a row for the same things
         self._scanned_at = self._maps_at = float("-inf")
@@ -48,6 +49,8 @@ class LeakFinder:
         ghosts, gaps = self._explain(snapshot, attributions)
         if self._scan_if_needed(snapshot, ghosts, gaps, scan_now):
             ghosts, gaps = self._explain(snapshot, attributions)
+            holders = {hold.holder.key: hold.holder for ghost in ghosts for hold in ghost.holds}
+            self._owners_of_holders = {key: self._investigator.owner(one.facts) for key, one in holders.items()}
         verdicts, notes = self._judge(snapshot, settings, processes, ghosts)
         return LeakReport(
             taken_at=snapshot.taken_at,
@@ -57,7 +60,7 @@ class LeakFinder:
             gaps=gaps,
             attributions=attributions,
             standouts=standouts(self._members(processes)),
-            owners={key: circumstances.owner for key, (_, circumstances) in self._known.items()},
+            owners={key: known.owner for key, (_, known) in self._known.items()} | self._owners_of_holders,
             scan=self.scan,
             unsure=tuple(_unsure(snapshot, gaps, self.scan)),
         )
@@ -68,7 +71,7 @@ class LeakFinder:
         """Read the circumstances of those never looked at, then again of those looked at the longest ago."""
         now = self._clock()
         self._known = {key: known for key, known in self._known.items() if key in processes}
-        self._investigator.forget(processes)
+        self._investigator.forget(processes.keys() | self._owners_of_holders.keys())
         hosts = {key: rows[0].host for key, rows in processes.items()}
         new = [key for key, host in hosts.items() if host is not None and key not in self._known]
         old = sorted((at, key) for key, (at, known) in self._known.items() if _is_old(now - at, known, hosts[key]))

@@ -6,8 +6,8 @@ them are in :mod:`gputop.processes.leaks`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from gputop.model import HostFacts, LeakVerdict, ProcessKey, Verdict
@@ -298,6 +298,18 @@ class LeakReport:
 
     def attribution(self, uuid: str) -> Attribution | None:
         return next((found for found in self.attributions if found.gpu_uuid == uuid), None)
+
+    def on(self, uuids: Collection[str]) -> LeakReport:
+        """What of it concerns these GPUs."""
+        return replace(
+            self,
+            verdicts=tuple(one for one in self.verdicts if any(uuid in uuids for uuid, _ in one.memory)),
+            notes=tuple(one for one in self.notes if any(uuid in uuids for uuid, _ in one.memory)),
+            ghosts=tuple(one for one in self.ghosts if any(uuid in uuids for uuid, _ in one.memory)),
+            gaps=tuple(card for card in self.gaps if card.gpu_uuid in uuids),
+            attributions=tuple(one for one in self.attributions if one.gpu_uuid in uuids),
+            standouts=tuple(one for one in self.standouts if one.gpu_uuid in uuids),
+        )
 
     def those(self, *verdicts: Verdict) -> tuple[LeakVerdict, ...]:
         return tuple(verdict for verdict in self.verdicts if verdict.verdict in verdicts)

@@ -1,0 +1,91 @@
+"""Look for GPU memory that nobody uses any more: who holds it, why gputop thinks so, and what frees it.
+
+Exit status: 0 no leak, 1 a leak was found, 2 it could not be told (another PID namespace, GPUs that do not answer,
+memory that nobody accounts for). Idle processes are listed and are no leaks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from gputop.commands.common import add_source_options, is_terminal, machine_of, only_asked, print_out, settings_of
+
+FOUND: Final = 1
+UNSURE: Final = 2
+INTERVAL: Final = 1.0
+#: A process that has just died is listed for some seconds, and a gap must last to be one.
+LEAST_SECONDS: Final = 6.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_source_options(parser)
+    parser.add_argument(
+        "--for",
+        dest="duration",
+        metavar="TIME",
+        type=_duration,
+        default=LEAST_SECONDS,
+        help=f"watch that long: 30s, 45m (default and least: {LEAST_SECONDS:g}s). Who is idle or stopped shows "
+        "only after the minutes that the settings say",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--config", metavar="PATH", type=Path, help="settings file instead of the usual one")
+
+
+def _duration(text: str) -> float:
+    from gputop.units import parse_interval
+
+    try:
+        seconds = parse_interval(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if seconds < LEAST_SECONDS:
+        raise argparse.ArgumentTypeError(f"less than {LEAST_SECONDS:g} s tell nothing: the dead are listed for a while")
+    return seconds
+
+
+def run(options: argparse.Namespace) -> int:
+    from gputop.commands.headless import Headless, say
+    from gputop.model import Snapshot, Verdict
+
+    settings, _, problems = settings_of(options)
+    for words in problems:
+        say(words)
+    machine = machine_of(options)
+    headless = Headless(machine, INTERVAL, host_facts=True)
+    snapshot = headless.start()
+    if snapshot is not None:
+        only_asked(snapshot, options, settings)
+
+    from gputop.outputs import leaks
+    from gputop.processes.leak_finder import LeakFinder
+    from gputop.processes.report import LeakReport
+    from gputop.text import unicode_works
+
+    finder = LeakFinder(machine.investigator())
+    report = LeakReport(time.time(), unsure=("the driver has not answered",))
+    until = time.monotonic() + options.duration
+    while True:
+        if (newest := headless.poller.latest) is not None:
+            snapshot, report = newest, finder.step(newest, settings)
+        left = until - time.monotonic()
+        if left <= 0:
+            break
+        time.sleep(min(INTERVAL, left + 0.05))
+    headless.poller.stop()
+    shown = Snapshot(time.time()) if snapshot is None else only_asked(snapshot, options, settings)
+    report = report.on({gpu.uuid for gpu in shown.gpus})
+    terminal = is_terminal(sys.stdout)
+    if options.json:
+        print_out(leaks.as_json(report, shown, indent=2 if terminal else None) + "\n")
+    else:
+        width = shutil.get_terminal_size().columns if terminal else None
+        print_out(leaks.render(report, shown, width, ascii_only=not unicode_works(sys.stdout)))
+    if report.those(Verdict.LEAK):
+        return FOUND
+    return UNSURE if report.unsure else 0
