@@ -48,6 +48,10 @@ def run(options: argparse.Namespace) -> int:
         raise poller.error
     if first is not None:
         only_asked(first, options, settings)
+    if settings.alarms:
+        from gputop.commands.dashboard_alarms import watch
+
+        problems = (*problems, *watch(settings, poller, bus, machine.host.exists))
     status = app.run(
         poller=poller,
         bus=bus,

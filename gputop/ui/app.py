@@ -29,6 +29,7 @@ from gputop.ui.board import Board
 from gputop.ui.glyphs import ASCII, UNICODE
 from gputop.ui.messages import GpuEvent, SnapshotArrived
 from gputop.ui.palette import DARK, MONOCHROME, SIXTEEN, THEMES, Palette
+from gputop.ui.raised_alarms import RaisedAlarms
 from gputop.ui.screens.dashboard import Dashboard
 from gputop.ui.typeahead import TypeaheadApp
 from gputop.ui.view import View
@@ -94,6 +95,7 @@ class GputopApp(TypeaheadApp[None]):
         self.settings_problems = problems
         self.signals, self.player = signals, player
         self._told_lost: set[str] = set()  # UUIDs
+        self._alarms = RaisedAlarms(bus, self._say_alarm)
         self.ascii_only = settings.ascii if settings.ascii is not None else not unicode_works(sys.__stderr__)
         Board.ascii_only = self.ascii_only
         for theme in THEMES:
@@ -106,7 +108,10 @@ class GputopApp(TypeaheadApp[None]):
     def view(self) -> View:
         """How things are to be shown now."""
         return View(
-            self.settings, ASCII if self.ascii_only else UNICODE, Palette.of(self).has_track and not self.ascii_only
+            self.settings,
+            ASCII if self.ascii_only else UNICODE,
+            Palette.of(self).has_track and not self.ascii_only,
+            self._alarms.by_gpu,
         )
 
     def apply_theme(self, settings: Settings) -> None:
@@ -216,6 +221,9 @@ class GputopApp(TypeaheadApp[None]):
             handler = getattr(screen, "show_snapshot", None)
             if handler is not None:
                 handler(message.snapshot)
+
+    def _say_alarm(self, words: str, bad: bool) -> None:
+        self.post_message(GpuEvent(words, bad))
 
     def on_gpu_event(self, message: GpuEvent) -> None:
         self.notify(message.words, severity="error" if message.bad else "information", timeout=8, markup=False)

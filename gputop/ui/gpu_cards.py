@@ -47,7 +47,9 @@ def _top(drawing: GpuDrawing, cells: int, edge: str, view: View) -> Line:
     """``╭ 0 · NVIDIA H200 · P0 ──── power cap ╮``"""
     gpu, glyphs = drawing.gpu, view.glyphs
     state = "" if gpu.performance_state is None or gpu.error else f" {glyphs.bullet} P{gpu.performance_state}"
-    said = remarks(gpu, view.settings, drawing.now) if gpu.error is None or gpu.late else []
+    said = (
+        remarks(gpu, view.settings, drawing.now, view.alarms.get(gpu.uuid, ())) if gpu.error is None or gpu.late else []
+    )
     room = cells - 6 - width(f"{gpu.index} {glyphs.bullet} ") - width(state)
     status = said[0].text(room - 16) if said else ""
     status = fit(status, min(width(status), max(0, room - 12)))

@@ -132,7 +132,7 @@ def pair(drawing: GpuDrawing, shape: Shape, view: View) -> list[Line]:
     columns = _columns(shape, memory_cells)
     has = columns.optional
     utilization = gpu.utilization_gpu_percent
-    said = remarks(gpu, view.settings, drawing.now)
+    said = remarks(gpu, view.settings, drawing.now, view.alarms.get(gpu.uuid, ()))
     upper: list[Span] = [
         *_left(drawing, shape, "GPU "),
         *gauge(utilization, columns.bar, load_role(utilization), glyphs),
@@ -196,7 +196,7 @@ def single(drawing: GpuDrawing, shape: Shape, view: View) -> list[Line]:
     spans += [temperature_span(gpu, view, shape.temperature), power_span(gpu, view, 10)]
     taken = sum(width(text) for text, _ in spans)
     memory = memory_remark(gpu, drawing.parts, drawing.trend, view.settings)
-    said = remarks(gpu, view.settings, drawing.now)
+    said = remarks(gpu, view.settings, drawing.now, view.alarms.get(gpu.uuid, ()))
     worst = max([*said[:1], *([memory] if memory else [])], key=lambda remark: remark.severity, default=None)
     spans.append(_status(worst, shape.cells - taken))
     return [tuple(spans), *mig]

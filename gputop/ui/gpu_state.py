@@ -93,9 +93,9 @@ def temperature_severity(gpu: Gpu, settings: Settings) -> Severity:
     return severity_of(gpu.temperature_celsius, settings.threshold_temperature)
 
 
-def remarks(gpu: Gpu, settings: Settings, now: float) -> list[Remark]:
-    """What is to be said of the GPU beside its memory, worst first."""
-    found: list[Remark] = []
+def remarks(gpu: Gpu, settings: Settings, now: float, alarms: Iterable[str] = ()) -> list[Remark]:
+    """What is to be said of the GPU beside its memory, worst first. *alarms*: the user's conditions that hold."""
+    found = [Remark(Severity.WARNING, f"alarm: {condition}", "alarm") for condition in alarms]
     if gpu.late:
         found.append(
             Remark(

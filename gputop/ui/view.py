@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from gputop import units
 from gputop.settings import Settings
@@ -16,6 +17,7 @@ class View:
     settings: Settings
     glyphs: Glyphs
     has_track: bool = True  # the background tells the empty part of a bar
+    alarms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # conditions that hold, by the GPU's UUID
 
     def memory(self, bytes_: float | None) -> str:
         return units.size(bytes_, self.settings.memory_unit)

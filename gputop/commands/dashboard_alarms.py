@@ -1,0 +1,40 @@
+"""The ``[[alarms]]`` of the settings file behind the dashboard: told on the bus, and nothing else is done about them.
+
+Commands, webhooks and logs are `gputop watch`'s: with several dashboards open they would come several times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gputop.bus import Bus, SnapshotTaken
+from gputop.outputs.alarms import Alarms
+from gputop.outputs.conditions import Condition, ConditionError, parse_rule
+from gputop.poller import Poller
+from gputop.selection import only
+from gputop.settings import Settings
+
+
+def watch(settings: Settings, poller: Poller, bus: Bus, exists: Callable[[int], bool | None]) -> tuple[str, ...]:
+    """Look at every snapshot on *bus* from now on. Returns what is wrong with the alarms, in words."""
+    conditions: dict[str, Condition] = {}
+    problems = []
+    for rule in settings.alarms:
+        try:
+            condition = parse_rule(rule)
+        except ConditionError as error:
+            problems.append(f"alarms: {error}")
+        else:
+            conditions[condition.text] = condition
+    if any(condition.needs_host for condition in conditions.values()):
+        poller.want("alarms", None)
+    alarms = Alarms(conditions.values(), exists)
+
+    def look(message: object) -> None:
+        if isinstance(message, SnapshotTaken) and not poller.released:  # handles let go of by hand: nothing is lost
+            for event in alarms.look(only(message.snapshot, settings.gpus)[0]):
+                bus.publish(event)
+
+    if conditions:
+        bus.subscribe(SnapshotTaken, look, every=True)
+    return tuple(problems)
