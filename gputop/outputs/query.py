@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -69,11 +68,15 @@ def as_objects(fields: Sequence[Field], rows: Rows) -> list[dict[str, Any]]:
 
 
 def json_array(fields: Sequence[Field], rows: Rows, indent: int | None = None) -> str:
+    import json  # late: CSV needs none of it
+
     return json.dumps(as_objects(fields, rows), indent=indent, allow_nan=False) + "\n"
 
 
 def json_lines(fields: Sequence[Field], rows: Rows) -> str:
     """An object a line, for what goes on."""
+    import json
+
     return "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in as_objects(fields, rows))
 
 
