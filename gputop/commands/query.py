@@ -119,6 +119,9 @@ def _run(options: argparse.Namespace) -> int:
     write = _writer(options.filename)
     try:
         _repeat(interval, lambda first: write(_text(fields, rows(fields), format_, first, interval is not None)))
+    except KeyboardInterrupt:
+        if interval is None:
+            raise  # otherwise that is how it ends: nvidia-smi gives 0
     finally:
         query.close()
     return query.failure if query.failure < OTHER else OTHER
