@@ -77,6 +77,11 @@ class NvidiaDevices:
         minor = os.minor(device)
         return minor if os.major(device) == NVIDIA_MAJOR and minor not in _SPECIAL_MINORS else None
 
+    def name_of(self, device: int, path: str) -> str:
+        """The usual path of a device on the host; *path* is the one the process opened it by."""
+        minor = self.minor_of(device)
+        return device_name(device, path) if minor is None else f"/dev/nvidia{minor}"
+
     def judge(self) -> Callable[[int], bool]:
         """Tells of an ``st_rdev`` whether it is one of NVIDIA's, as of now."""
         if self._is_nvidia is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from gputop.model import HostFacts, ProcessKey, Snapshot, memory_by_pid
 from gputop.processes.past import Past
@@ -52,15 +52,20 @@ def _with_holders(ghosts: list[Ghost], snapshot: Snapshot, past: Past, scan: Hol
     return result
 
 
-def _minors(ghost: Ghost, minors: Mapping[str, int | None]) -> list[int]:
-    return [minor for uuid, _ in ghost.memory if (minor := minors.get(uuid)) is not None]
+def _minors(ghost: Ghost, minors: Mapping[str, int | None]) -> list[int | None]:
+    """N of the /dev/nvidiaN of its GPUs; None where the driver does not say."""
+    return [minors.get(uuid) for uuid, _ in ghost.memory]
 
 
-def _grip(holder: Holder, minors: Iterable[int]) -> HeldDevice | None:
-    return next((device for minor in minors if (device := holder.holds(minor)) is not None), None)
+def _grip(holder: Holder, minors: Collection[int | None]) -> HeldDevice | None:
+    """Its grip on one of these GPUs; on any, where one of them is not known."""
+    for device in holder.devices:
+        if device.minor is not None and (device.minor in minors or None in minors):
+            return device
+    return None
 
 
-def _proven(ghost: Ghost, minors: list[int], holders: list[Holder], past: Past) -> list[Hold]:
+def _proven(ghost: Ghost, minors: list[int | None], holders: list[Holder], past: Past) -> list[Hold]:
     """Those whose lineage leads to the ghost: a process group and a session keep the number of their dead leader, and
     gputop remembers whose child it saw. Then the children of these."""
     found: dict[ProcessKey, Hold] = {}
@@ -90,7 +95,7 @@ def _lineage(ghost: Ghost, facts: HostFacts, past: Past) -> str | None:
     return None
 
 
-def _likely(ghost: Ghost, minors: list[int], holders: list[Holder], snapshot: Snapshot) -> list[Hold]:
+def _likely(ghost: Ghost, minors: list[int | None], holders: list[Holder], snapshot: Snapshot) -> list[Hold]:
     """Those of unknown lineage that hold the device and use it for nothing of their own: not listed by the driver, no
     workers of a process that lives and is listed, and started before the ghost died."""
     listed = {process.pid for process in snapshot.processes if process.exists is not False}

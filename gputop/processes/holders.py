@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from gputop.model import HostFacts
-from gputop.processes.devices import NvidiaDevices, device_name
+from gputop.processes.devices import NvidiaDevices
 from gputop.processes.followed import Users
 from gputop.processes.host import pids_are_host
 from gputop.processes.proc_stat import Stat, read_stat
@@ -123,13 +123,13 @@ class HolderScanner:
             return None
         held: dict[int, tuple[str, list[int]]] = {}
         for descriptor, path, device in look.devices(root):
-            held.setdefault(device, (device_name(device, path), []))[1].append(descriptor)
+            held.setdefault(device, (self._devices.name_of(device, path), []))[1].append(descriptor)
         mapped = _mapped(root, judge) if before.state not in "DZX" else {}
         after = read_stat(f"{root}/stat")
         if after is None or after.start_ticks != before.start_ticks or not (held or mapped):
             return None
         for device, path in mapped.items():
-            held.setdefault(device, (device_name(device, path), []))
+            held.setdefault(device, (self._devices.name_of(device, path), []))
         devices = [
             HeldDevice(path, self._devices.minor_of(device), tuple(sorted(numbers)), device in mapped)
             for device, (path, numbers) in held.items()
