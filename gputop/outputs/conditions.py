@@ -223,6 +223,8 @@ def _parse(whole: str, hold_seconds: float | None, clear: str | None) -> Conditi
         lost = not lowered.startswith("xid")
         clause: Clause = GpuLost() if lost else XidSeen(_codes(lowered))
         return Condition(whole, Scope.GPU if lost else Scope.XID, (clause,), filters, hold_seconds or 0.0)
+    if re.search(r"\sor\s", lowered):
+        raise ValueError("there is no or: give two conditions")
     parts = re.split(r"\s+and\s+", rest, flags=re.IGNORECASE)
     names = [match["name"].lower() if (match := _COMPARISON.match(part)) else "" for part in parts]
     of_process = of_process or any(name in QUANTITIES and not QUANTITIES[name].gpu for name in names)
@@ -282,6 +284,8 @@ def _quantity(name: str, of_process: bool) -> Quantity:
     if quantity is None:
         import difflib
 
+        if name.startswith("process "):
+            raise ValueError("process goes to the beginning, and is for all of it")
         close = difflib.get_close_matches(name, QUANTITIES, 1)
         hint = f" (is {close[0]} meant?)" if close else f"; there are {', '.join(QUANTITIES)}"
         raise ValueError(f"{name or 'nothing'}: no such quantity{hint}")

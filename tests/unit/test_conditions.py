@@ -1,0 +1,196 @@
+"""Conditions: what people write is understood as they mean it, or refused with words that help."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.outputs.conditions import (
+    Comparison,
+    Condition,
+    ConditionError,
+    GpuLost,
+    Growth,
+    ProcessGone,
+    Scope,
+    XidSeen,
+    parse,
+    parse_rule,
+)
+from gputop.settings import DEFAULTS, AlarmRule
+from gputop.settings_file import load, save
+
+GIB = 1024**3
+
+
+def comparison(text: str) -> Comparison:
+    (clause,) = parse(text).clauses
+    assert isinstance(clause, Comparison)
+    return clause
+
+
+@pytest.mark.parametrize(
+    ("text", "scope", "unit", "level"),
+    [
+        ("memory > 90%", Scope.GPU, "percent", 90),
+        ("memory>120GiB", Scope.GPU, "bytes", 120 * GIB),
+        ("MEM >= 1.5 TB", Scope.GPU, "bytes", 1536 * GIB),
+        ("free memory < 2G", Scope.GPU, "bytes", 2 * GIB),
+        ("unattributed > 512MiB", Scope.GPU, "bytes", GIB / 2),
+        ("unattributed memory > 3%", Scope.GPU, "percent", 3),
+        ("utilization < 5%", Scope.GPU, "percent", 5),
+        ("utilization < 5", Scope.GPU, "percent", 5),
+        ("sm active < 5 %", Scope.GPU, "percent", 5),
+        ("temperature >= 85", Scope.GPU, "celsius", 85),
+        ("temperature > 185F", Scope.GPU, "celsius", 85),
+        ("memory temperature > 95°C", Scope.GPU, "celsius", 95),
+        ("power > 650W", Scope.GPU, "watts", 650),
+        ("power > 95%", Scope.GPU, "percent", 95),
+        ("process memory > 20GiB", Scope.PROCESS, "bytes", 20 * GIB),
+        ("process utilization > 50%", Scope.PROCESS, "percent", 50),
+        ("user:ml memory > 10%", Scope.PROCESS, "percent", 10),
+        ("cpu > 300%", Scope.PROCESS, "percent", 300),
+        ("host memory > 100GiB", Scope.PROCESS, "bytes", 100 * GIB),
+        ("idle > 30min", Scope.PROCESS, "seconds", 1800),
+    ],
+)
+def test_a_comparison_is_of_the_quantity_in_the_unit_it_names(text: str, scope: Scope, unit: str, level: float) -> None:
+    clause = comparison(text)
+    assert (parse(text).scope, clause.unit.key, clause.level) == (scope, unit, pytest.approx(level))
+
+
+def test_it_clears_a_few_percent_below_its_level_or_where_it_is_told() -> None:
+    assert comparison("memory > 90%").clear == pytest.approx(87.3)
+    assert comparison("free memory < 10GiB").clear == pytest.approx(10.3 * GIB)
+    assert comparison("memory > 90% clear 80%").clear == 80
+    assert parse("memory > 90%", clear="85%").clauses[0].clear == 85  # type: ignore[union-attr]
+    assert parse("memory > 90% clear 80%", clear="85%").clauses[0].clear == 80  # type: ignore[union-attr]
+
+
+def test_a_level_to_clear_at_goes_to_the_one_clause_without() -> None:
+    condition = parse("temperature > 80C clear 70C and memory > 50%", clear="40%")
+    assert [clause.clear for clause in condition.clauses] == [70, 40]  # type: ignore[union-attr]
+    with pytest.raises(ConditionError, match="which level is 40% for"):
+        parse("temperature > 80C and memory > 50%", clear="40%")
+
+
+def test_how_long_it_must_hold_is_in_the_condition_or_beside_it() -> None:
+    assert parse("memory > 90% for 10s").hold_seconds == 10
+    assert parse("memory > 90%", hold_seconds=90).hold_seconds == 90
+    assert parse("memory > 90% for 10s", hold_seconds=90).hold_seconds == 10
+    assert parse("memory > 90%", hold_seconds=90).text == "memory > 90% for 90s"  # a rule's name tells it whole
+
+
+@pytest.mark.parametrize(
+    ("text", "clause"),
+    [
+        ("gpu lost", GpuLost()),
+        ("xid", XidSeen(None)),
+        ("xid 48, 79", XidSeen(frozenset({48, 79}))),
+        ("pid 1234 gone", ProcessGone(pid=1234)),
+        ("process vllm gone", ProcessGone(name="vllm")),
+        ('process "python train.py" gone', ProcessGone(name="python train.py")),
+        ("memory grows > 1GiB/10min", Growth(GIB, GIB / 2, 600)),
+        ("grows > 1GiB/min", Growth(GIB, GIB / 2, 60)),
+        ("memory grows > 2GiB/1h clear 512MiB", Growth(2 * GIB, GIB / 2, 3600)),
+    ],
+)
+def test_what_is_no_comparison(text: str, clause: object) -> None:
+    assert parse(text).clauses == (clause,)
+
+
+def test_filters_narrow_it_down() -> None:
+    condition = parse('gpu:GPU-12345678 user:ml command:"train.py --big" memory > 1GiB')
+    assert condition.scope is Scope.PROCESS
+    filters = condition.filters
+    assert (filters.gpu, filters.user, filters.command) == ("GPU-12345678", "ml", "train.py --big")
+    assert parse("gpu:0 gpu lost").filters.gpu == "0"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "a condition is needed, such as memory > 90%"),
+        ("memory", "not understood"),
+        ("memory > 90", "90 of what? Say it with its unit: 90% or 90GiB"),
+        ("memry > 90%", "is memory meant?"),
+        ("> 90%", "no such quantity; there are"),
+        ("temperature > 90%", "temperature is not told in percent"),
+        ("temperature > hot", "not a temperature such as 80C"),
+        ("process temperature > 80", "temperature is a GPU's, not a process's"),
+        ("memory > 90% and process memory > 1GiB", "process goes to the beginning"),
+        ("memory > 90% clear 95%", "it would clear at 95%, above 90%"),
+        ("utilization < 5% clear 4%", "it would clear at 4%, below 5%"),
+        ("memory > 90% clear 80GiB", "not of the form 90%"),
+        ("memory grows > 1GiB/s", "a trend is told over 1 min to 24 h"),
+        ("memory grows > 1/10min", "1 of what?"),
+        ("idle > 30", "the unit is required"),
+        ("pid x gone", "'x' is not a pid"),
+        ("process gpu lost", "asked of a GPU"),
+        ("memory > 90% or temperature > 80", "there is no or"),
+        ("memory > 9" + "0" * 300, "longer than"),
+    ],
+)
+def test_what_is_not_understood_is_refused_in_words(text: str, said: str) -> None:
+    with pytest.raises(ConditionError) as caught:
+        parse(text)
+    assert said in str(caught.value)
+
+
+WORDS = st.sampled_from(
+    "process memory power idle xid pid gone grows and for clear gpu: user: > < >= 90% 1GiB 10s /".split()
+)
+
+
+@given(st.text(max_size=80) | st.lists(WORDS, max_size=8).map(" ".join))
+def test_any_text_is_a_condition_or_is_refused(text: str) -> None:
+    try:
+        said: object = parse(text)
+    except ConditionError as error:
+        said = str(error)
+    if isinstance(said, Condition):
+        assert said.clauses
+    else:
+        assert isinstance(said, str) and "\n" not in said and "\x1b" not in said
+
+
+@given(st.floats(1, 99), st.floats(0, 1), st.sampled_from([">", ">=", "<", "<="]))
+def test_what_raises_an_alarm_never_clears_it(level: float, share: float, sign: str) -> None:
+    clause = comparison(f"utilization {sign} {level:.3f}%")
+    for value in (clause.level, clause.clear, 100 * share):
+        assert clause.still(value) or not clause.holds(value)
+
+
+def test_alarms_of_the_settings_file(tmp_path: object) -> None:
+    from pathlib import Path
+
+    path = Path(str(tmp_path)) / "config.toml"
+    path.write_text(
+        '[[alarms]]\nwhen = "memory > 90%"\nfor = "10s"\nclear = "85%"\nrun = "notify"\n\n[[alarms]]\nwhen = "xid"\n'
+    )
+    settings, problems = load(path)
+    assert problems == ()
+    assert settings.alarms == (AlarmRule("memory > 90%", "10s", "85%", "notify"), AlarmRule("xid"))
+    condition = parse_rule(settings.alarms[0])
+    assert (condition.hold_seconds, condition.clauses[0].clear) == (10, 85)  # type: ignore[union-attr]
+    save(settings.changed(tree=True), path, {"tree", "alarms"})
+    assert load(path) == (settings.changed(tree=True), ())
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("x = 1", "number 1 has no condition"),
+        ('when = "xid"\nfro = "1s"', "number 1: fro: no such key"),
+        ('when = "xid"\nfor = 3', "number 1: for is not text"),
+    ],
+)
+def test_a_wrong_alarm_in_the_settings_file_is_told(table: str, said: str, tmp_path: object) -> None:
+    from pathlib import Path
+
+    path = Path(str(tmp_path)) / "config.toml"
+    path.write_text(f"[[alarms]]\n{table}\n")
+    settings, problems = load(path)
+    assert settings == DEFAULTS
+    assert said in " ".join(problems)
