@@ -58,9 +58,7 @@ def run(options: argparse.Namespace) -> int:
         raise Refusal(f"--filter: {error}") from None
     if not (options.summary or options.json or options.csv or options.flamegraph):
         if is_terminal(sys.stdin) and is_terminal(sys.stderr):
-            from gputop.ui import torch_app
-
-            return torch_app.run(options)
+            return _view(options)
         options.summary = True
     failed = 0
     snapshots: list[Snapshot] = []
@@ -83,9 +81,17 @@ def run(options: argparse.Namespace) -> int:
 
         pages = [summary(s, _devices(s, options), options.top, wanted, options.all_frames) for s in snapshots]
         if len(snapshots) == 2:
-            pages.append(compared(*snapshots, options.top, wanted))
+            pages.append(compared(snapshots[0], snapshots[1], options.top, wanted))
         print_out("\n".join(pages))
     return failed
+
+
+def _view(options: argparse.Namespace) -> int:
+    from gputop.commands.common import settings_of
+    from gputop.ui import torch_app
+
+    settings, _, _ = settings_of(options)
+    return torch_app.run(options.files, settings, options.device, options.filter)
 
 
 def _open(path: Path) -> Snapshot | None:

@@ -188,7 +188,9 @@ def coverage_words(device: Device) -> list[str]:
             "No trace: the snapshot says what is held, not when it was allocated "
             "(torch.cuda.memory._record_memory_history() was not called, or only for state)."
         ]
-    span = "" if told.seconds is None else f" over {units.duration(told.seconds)}"
+    span = ""
+    if told.seconds is not None:
+        span = f" over {told.seconds:.3g} s" if told.seconds < 60 else f" over {units.duration(told.seconds)}"
     words = [f"{told.entries:,} trace entries{span}."]
     if told.percent is not None:
         words.append(f"Of what is held at the dump, the trace saw {told.percent:.1f} % of the bytes being allocated.")

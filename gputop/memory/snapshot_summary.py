@@ -90,11 +90,17 @@ def _leaks(device: Device, top: int, wanted: Filter) -> list[str]:
     return lines
 
 
+def counterpart(before: Snapshot, after: Snapshot, device: Device) -> Device | None:
+    """The device of *before* that *device* of *after* is compared with: its own, or the only one of each (ranks)."""
+    alone = len(before.devices) == len(after.devices) == 1
+    return before.devices[0] if alone else before.device(device.number)
+
+
 def compared(before: Snapshot, after: Snapshot, top: int = 10, wanted: Filter | None = None) -> str:
     """What the second holds more or less than the first, device by device."""
     lines = [f"{clean_text(after.name)} compared with {clean_text(before.name)}"]
     for device in after.devices:
-        other = before.device(device.number) or (before.devices[0] if len(before.devices) == 1 else None)
+        other = counterpart(before, after, device)
         if other is None:
             continue
         lines += ["", f"  {device.label}"]

@@ -154,9 +154,10 @@ class Allocator:
             if (segment.stream, segment.pool, segment.small) != (stream, pool, small):
                 continue
             for block in segment.blocks:
-                if block.state == "inactive" and block.size >= size:
-                    if found is None or (block.size, block.address) < found[:2]:
-                        found = (block.size, block.address, segment, block)
+                if block.state != "inactive" or block.size < size:
+                    continue
+                if found is None or (block.size, block.address) < found[:2]:
+                    found = (block.size, block.address, segment, block)
         return None if found is None else found[2:]
 
     def _grow(

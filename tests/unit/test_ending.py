@@ -34,6 +34,9 @@ class Told:
     def exited(self) -> bool:
         return self.gone
 
+    def stuck_in(self) -> str | None:
+        return None
+
     def close(self) -> None:
         self.closed = True
 

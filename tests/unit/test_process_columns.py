@@ -49,7 +49,7 @@ def row_of(*processes: GpuProcess, order: Order | None = None) -> Row:
 
 def test_the_default_columns_leave_twenty_cells_for_the_command_at_80() -> None:
     layout = lay_out(DEFAULTS.columns, 80, "gpu_mem")
-    assert not layout.left_out
+    assert [column.id for column in layout.left_out] == ["where"]
     assert layout.command_cells >= 20
 
 

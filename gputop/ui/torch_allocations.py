@@ -1,0 +1,204 @@
+"""Allocations held at a moment (now, the peak, the cursor of the timeline) as a table, a tree or a flame graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from gputop.memory.call_tree import Node, call_tree
+from gputop.memory.snapshot_groups import Group, stack_title
+from gputop.memory.words import percent, size
+from gputop.ui.cells import Line, Span, fit
+from gputop.ui.torch_flame import FlameGraph
+from gputop.ui.torch_pane import ListPane, stack_lines
+from gputop.ui.torch_state import TorchState
+from gputop.ui.widgets.frame import Hint
+
+_MOMENTS: Final = ("now", "peak", "cursor")
+_SHAPES: Final = ("table", "tree", "flame")
+_BAR: Final = 12
+
+
+_TreeRow = tuple[int, Node, tuple[object, ...]]
+"""Depth, node, and the frames that lead to it."""
+
+
+class AllocationsPane(ListPane):
+    name = "Allocations"
+    key = "a"
+
+    def __init__(self, state: TorchState) -> None:
+        super().__init__(state)
+        self.moment = "now"
+        self.shape = "table"
+        self._unfolded: set[tuple[object, ...]] = set()  # paths in the tree that were opened
+        self._folded: set[tuple[object, ...]] = set()  # … that were closed
+        self._visible: list[_TreeRow] = []
+        self._flame = FlameGraph(state)
+
+    @property
+    def entry(self) -> int:
+        device = self.device
+        return {"now": device.last, "peak": device.peak[0], "cursor": self.state.cursor}[self.moment]
+
+    # -- keys
+
+    def pressed(self, key: str, page: int) -> bool:
+        match key:
+            case "w":
+                self.moment = _next(_MOMENTS, self.moment)
+            case "v":
+                self.shape = _next(_SHAPES, self.shape)
+                self.at = 0
+            case "f":
+                self.state.folded = not self.state.folded
+            case "enter" | "right" | "left" | "plus" | "minus" if self.shape == "tree":
+                self._toggle({"enter": None, "right": True, "plus": True}.get(key, False))
+            case _:
+                if self.shape == "flame":
+                    return self._flame.pressed(key)
+                return super().pressed(key, page)
+        return True
+
+    def clicked(self, row: int, column: int) -> None:
+        if self.shape == "flame":
+            self._flame.clicked(row - 1, column)
+        else:
+            super().clicked(row, column)
+
+    def hints(self) -> Sequence[Hint]:
+        more: tuple[Hint, ...] = ()
+        if self.shape == "tree":
+            more = (("←→", "fold"),)
+        elif self.shape == "flame":
+            more = (("←→↑↓", "move"), ("Enter", "zoom"), ("z", "whole"))
+        frames = "torch's frames too" if self.state.folded else "user's frames only"
+        return (("w", "when"), ("v", f"as {_next(_SHAPES, self.shape)}"), ("f", frames), *more)
+
+    # -- drawing
+
+    def lines(self, cells: int, rows: int) -> Sequence[Line]:
+        if self.shape == "flame":
+            root = self._tree()
+            return [*self.heading(cells)[:1], *self._flame.lines(root, cells, rows - 1)]
+        return super().lines(cells, rows)
+
+    def heading(self, cells: int) -> Sequence[Line]:
+        groups, device, entry = self.state.groups(self.entry), self.device, self.entry
+        held = self._held(groups)
+        count = sum(group.count for group in groups)
+        where = {
+            "now": "held at the dump",
+            "peak": f"held at the peak, entry {entry:,}",
+            "cursor": f"held at entry {entry:,}",
+        }
+        spans: list[Span] = [
+            (f"{where[self.moment]}: ", "dim"),
+            (size(held), "g0+b"),
+            (f" asked for, {count:,} blocks, {len(groups):,} stacks", "dim"),
+        ]
+        if self.state.filter:
+            spans.append((f"  of {size(device.live(entry))}", "dim"))
+        title: Line = tuple(spans)
+        if self.shape == "flame":
+            return [title]
+        columns = f"{'BYTES':>9} {'SHARE':>6} {'BLOCKS':>8} {'LARGEST':>8} {'':{_BAR}} ALLOCATED BY"
+        if self.shape == "tree":
+            columns = f"{'BYTES':>9} {'SHARE':>6} {'BLOCKS':>8}  CALLS"
+        return [title, ((columns, "accent+b"),)]
+
+    def count(self) -> int:
+        if self.shape != "tree":
+            return len(self.state.groups(self.entry))
+        self._visible = self._rows()
+        return len(self._visible)
+
+    def nothing(self) -> str:
+        return (
+            "No allocation is let through by the filter." if self.state.filter else "Nothing was held at this moment."
+        )
+
+    def row(self, n: int, cells: int) -> Line:
+        if self.shape == "tree":
+            return self._tree_row(n, cells)
+        groups = self.state.groups(self.entry)
+        held = self._held(groups)
+        group = groups[n]
+        glyphs = self.state.view.glyphs
+        filled = round(_BAR * group.bytes / groups[0].bytes) if groups[0].bytes else 0
+        return (
+            (f"{size(group.bytes):>9}", "title+b"),
+            (f" {percent(group.bytes, held):>6} {group.count:>8,} {size(group.largest):>8} ", "text"),
+            (glyphs.full * filled, "g0"),
+            (" " * (_BAR - filled + 1), "text"),
+            (fit(stack_title(self.device, group.stack), max(1, cells - 37 - _BAR)), "text"),
+        )
+
+    def _held(self, groups: list[Group]) -> int:
+        key = ("held", *self.state.groups_key(self.entry))
+        return self.state.kept(key, lambda: sum(group.bytes for group in groups))
+
+    def details(self, n: int, cells: int, rows: int) -> Sequence[Line]:
+        if self.shape == "tree":
+            frame = self._visible[n][1].frame
+            return stack_lines([frame], cells, rows)
+        stack = self.state.groups(self.entry)[n].stack
+        return stack_lines(self.state.snapshot.frames.frames(stack), cells, rows)
+
+    # -- tree
+
+    def _tree(self) -> Node:
+        frames = self.state.snapshot.frames
+
+        def build() -> Node:
+            return call_tree((frames.frames(g.stack), g.bytes, g.count) for g in self.state.groups(self.entry))
+
+        return self.state.kept(("tree", self.entry, self.state.filter, self.state.folded), build)
+
+    def _rows(self) -> list[_TreeRow]:
+        """(depth, node, path) of what is unfolded: at first along the frames that lead to most of the bytes."""
+        root = self._tree()
+        found: list[_TreeRow] = []
+        todo: list[_TreeRow] = [(0, c, (c.frame,)) for c in reversed(root.sorted())]
+        while todo:
+            depth, node, path = todo.pop()
+            found.append((depth, node, path))
+            if self._is_open(node, path, root):
+                todo += [(depth + 1, c, (*path, c.frame)) for c in reversed(node.sorted())]
+        return found
+
+    def _is_open(self, node: Node, path: tuple[object, ...], root: Node) -> bool:
+        if not node.children or path in self._folded:
+            return False
+        return path in self._unfolded or len(node.children) == 1 or node.bytes * 10 >= root.bytes
+
+    def _toggle(self, unfold: bool | None) -> None:
+        rows = self._rows()
+        if not rows:
+            return
+        _, node, path = rows[min(self.at, len(rows) - 1)]
+        is_open = self._is_open(node, path, self._tree())
+        if (not is_open if unfold is None else unfold) and node.children:
+            self._unfolded.add(path)
+            self._folded.discard(path)
+        elif is_open:
+            self._folded.add(path)
+        elif len(path) > 1:  # on to its caller
+            self.at = next(n for n, (_, _, other) in enumerate(rows) if other == path[:-1])
+
+    def _tree_row(self, n: int, cells: int) -> Line:
+        depth, node, path = self._visible[n]
+        glyphs, root = self.state.view.glyphs, self._tree()
+        sign = " " if not node.children else glyphs.unfolded if self._is_open(node, path, root) else glyphs.folded
+        indent = "  " * min(depth, max(0, cells - 50) // 3)
+        return (
+            (f"{size(node.bytes):>9}", "title+b"),
+            (f" {percent(node.bytes, root.bytes):>6} {node.count:>8,}  ", "text"),
+            (f"{indent}{sign} ", "dim"),
+            (node.frame.name, "text"),
+            (f"  {node.frame.filename.rpartition('/')[2]}:{node.frame.line}" if node.frame.line else "", "accent"),
+        )
+
+
+def _next(values: tuple[str, ...], value: str) -> str:
+    return values[(values.index(value) + 1) % len(values)]

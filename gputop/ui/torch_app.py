@@ -1,0 +1,96 @@
+"""``gputop torch-snapshot`` in the terminal: an application that is the viewer and nothing else."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual.binding import Binding
+from textual.screen import Screen
+
+from gputop import __version__, locations
+from gputop.model import clean_text
+from gputop.settings import Settings
+from gputop.text import unicode_works
+from gputop.ui import leaving
+from gputop.ui.board import Board
+from gputop.ui.glyphs import ASCII, UNICODE
+from gputop.ui.palette import DARK, MONOCHROME, SIXTEEN, THEMES, Palette
+from gputop.ui.screens.torch_snapshot import TorchSnapshotScreen
+from gputop.ui.typeahead import TypeaheadApp
+from gputop.ui.view import View
+
+
+def run(paths: Sequence[Path], settings: Settings, device: int | None = None, filter_text: str = "") -> int:
+    """Show the snapshots in *paths* until the user quits. Returns the exit status: 1 where none could be read."""
+    app = TorchSnapshotApp(paths, settings, device, filter_text)
+    app.ending_signals = leaving.EndingSignals()
+    leaving.end_with_terminal()
+    app.run(mouse=settings.mouse)
+    return app.return_code or 0
+
+
+class TorchSnapshotApp(TypeaheadApp[None]):
+    """Themes and endings as in the dashboard; its one screen is the viewer."""
+
+    TITLE = "gputop torch-snapshot"
+    CSS_PATH = "gputop.tcss"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
+        Binding("ctrl+c", "quit", show=False, priority=True),
+        Binding("ctrl+z", "suspend_process", show=False, priority=True),
+    ]
+    ending_signals: leaving.EndingSignals | None = None
+
+    def __init__(
+        self, paths: Sequence[Path], settings: Settings, device: int | None = None, filter_text: str = ""
+    ) -> None:
+        os.environ.pop("NO_COLOR", None)  # colours off is a theme of its own
+        super().__init__()
+        self._paths, self._device, self._filter = paths, device, filter_text
+        self.settings = settings
+        self.ascii_only = settings.ascii if settings.ascii is not None else not unicode_works(sys.__stderr__)
+        Board.ascii_only = self.ascii_only
+        for theme in THEMES:
+            self.register_theme(theme)
+        name = settings.theme
+        if not settings.color:
+            name = MONOCHROME.name
+        elif name not in self.available_themes:
+            name = DARK.name
+        elif name == DARK.name and self.console.color_system == "standard":
+            name = SIXTEEN.name
+        self.theme = name
+
+    @property
+    def view(self) -> View:
+        glyphs = ASCII if self.ascii_only else UNICODE
+        return View(self.settings, glyphs, Palette.of(self).has_track and not self.ascii_only)
+
+    def get_default_screen(self) -> Screen[Any]:
+        return TorchSnapshotScreen(self._paths, self.view, self._device, self._filter)
+
+    def on_mount(self) -> None:
+        if self.ending_signals is not None:
+            self.ending_signals.hand_over(lambda status: self.exit(return_code=status))
+
+    async def action_quit(self) -> None:
+        self.exit(return_code=0)
+
+    def _fatal_error(self) -> None:
+        """A fault of ours: a sentence for the user, the traceback for whoever mends it."""
+        words = f"gputop: an internal error ended the viewer: {sys.exc_info()[1]!r}"
+        try:
+            path = locations.state_directory() / "crash.log"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"gputop {__version__}\n{traceback.format_exc()}")
+            words += f". Please report it with {locations.short(path)}"
+        except OSError as error:
+            words += f" (the details could not be written: {error})"
+        self._exit_renderables.append(Text(clean_text(words, 2000)))
+        self._close_messages_no_wait()
