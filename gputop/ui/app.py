@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -17,17 +17,19 @@ from textual.binding import Binding
 from textual.screen import Screen
 
 from gputop import __version__, locations, settings_file
-from gputop.bus import Bus, GpuBack, GpuLost, SnapshotTaken
+from gputop.bus import Bus, GpuBack, GpuLost, LeaksReported, SnapshotTaken
 from gputop.history import History
 from gputop.model import Snapshot, clean_text
 from gputop.processes import Signals
+from gputop.processes.report import Investigator
 from gputop.sampler import Sampler
 from gputop.settings import Settings
 from gputop.text import unicode_works
 from gputop.ui import leaving
 from gputop.ui.board import Board
 from gputop.ui.glyphs import ASCII, UNICODE
-from gputop.ui.messages import GpuEvent, SnapshotArrived
+from gputop.ui.insight import Insight
+from gputop.ui.messages import GpuEvent, ReportArrived, SnapshotArrived
 from gputop.ui.palette import DARK, MONOCHROME, SIXTEEN, THEMES, Palette
 from gputop.ui.raised_alarms import RaisedAlarms
 from gputop.ui.screens.dashboard import Dashboard
@@ -37,6 +39,7 @@ from gputop.ui.view import View
 if TYPE_CHECKING:
     from gputop.player import Player
 
+PAINTED: Final = 0.5  # seconds after which the first picture is drawn, so that other work may begin
 SETTLED: Final = 2.0  # seconds after which what start-up made is no longer looked at by the garbage collector
 
 
@@ -51,13 +54,15 @@ def run(
     signals: Signals | None = None,
     simulated: bool = False,
     player: Player | None = None,
+    investigator: Callable[[], Investigator] | None = None,
 ) -> int:
     """Show the dashboard until the user quits. Returns the exit status (128 + n after signal n).
 
     *signals* None: read-only. *problems*: what was wrong with the settings, to be shown. *player*: *poller* again,
-    where it plays a recording.
+    where it plays a recording. *investigator* finds out owners and leaks.
     """
-    app = GputopApp(poller, bus, history, settings, settings_path, problems, signals, player)
+    insight = Insight(poller, bus, settings, investigator, keeps_log=not simulated)
+    app = GputopApp(poller, bus, history, settings, settings_path, problems, signals, player, insight)
     app.ending_signals = leaving.EndingSignals()
     leaving.end_with_terminal()
     app.run(mouse=settings.mouse)
@@ -86,6 +91,7 @@ class GputopApp(TypeaheadApp[None]):
         problems: tuple[str, ...] = (),
         signals: Signals | None = None,
         player: Player | None = None,
+        insight: Insight | None = None,
     ) -> None:
         # Colours off is a theme of its own here: attributes instead of greys (Textual's NO_COLOR means greys).
         os.environ.pop("NO_COLOR", None)
@@ -94,6 +100,7 @@ class GputopApp(TypeaheadApp[None]):
         self.settings, self.settings_path = settings, settings_path
         self.settings_problems = problems
         self.signals, self.player = signals, player
+        self.insight = insight or Insight(poller, bus, settings)
         self._told_lost: set[str] = set()  # UUIDs
         self._alarms = RaisedAlarms(bus, self._say_alarm)
         self.ascii_only = settings.ascii if settings.ascii is not None else not unicode_works(sys.__stderr__)
@@ -148,6 +155,7 @@ class GputopApp(TypeaheadApp[None]):
             self.apply_theme(settings)
         if settings.ascii is not None:
             self.ascii_only = Board.ascii_only = settings.ascii
+        self.insight.use(settings)
         self.dashboard.rearrange()
 
     # -- life
@@ -170,12 +178,14 @@ class GputopApp(TypeaheadApp[None]):
         if self.ending_signals is not None:
             self.ending_signals.hand_over(self._end)
         self.bus.subscribe(SnapshotTaken, self._on_snapshot_taken)
+        self.bus.subscribe(LeaksReported, lambda message: self.post_message(ReportArrived(message.report)))
         self.bus.subscribe(GpuLost, self._on_gpu_lost, every=True)
         self.bus.subscribe(GpuBack, self._on_gpu_back, every=True)
         self.bus.attach(loop)
         self.theme_changed_signal.subscribe(self, lambda _: self.dashboard.rearrange())
         self.app_resume_signal.subscribe(self, lambda _: self.action_repaint())  # the shell wrote in between
         self.set_timer(SETTLED, self._settle)
+        self.set_timer(PAINTED, self.insight.start)
         for words in self.settings_problems:
             self.notify(words, title="settings", severity="warning", timeout=10, markup=False)
 
@@ -224,6 +234,14 @@ class GputopApp(TypeaheadApp[None]):
 
     def _say_alarm(self, words: str, bad: bool) -> None:
         self.post_message(GpuEvent(words, bad))
+
+    def on_report_arrived(self, message: ReportArrived) -> None:
+        self.insight.take(message.report)
+        self.dashboard.show_report(message.report)
+        for screen in self.screen_stack[1:]:
+            handler = getattr(screen, "show_report", None)
+            if handler is not None:
+                handler(message.report)
 
     def on_gpu_event(self, message: GpuEvent) -> None:
         self.notify(message.words, severity="error" if message.bad else "information", timeout=8, markup=False)

@@ -31,19 +31,19 @@ class FilterPrompt(Horizontal):
         super().__init__()
         self._text, self._change, self._done = text, change, done
         self._problem: str | None = None
+        self._closed = False
 
     def compose(self) -> ComposeResult:
         self._label = Board()
         yield self._label
-        self._input = Input(
+        self.input = _Text(
             self._text, placeholder="text  user:NAME  gpu:0  pid:123  type:C  mem>10G  !not", select_on_focus=False
         )
-        self._input.cursor_blink = False  # blinking costs 3.6 KB/s
-        yield self._input
+        self.input.cursor_blink = False  # blinking costs 3.6 KB/s
+        yield self.input
 
     def on_mount(self) -> None:
         self._say()
-        self._input.focus()
 
     def _say(self) -> None:
         words, style = (" Filter: ", "key+b@bar") if self._problem is None else (" Filter? ", "warning+b@bar")
@@ -51,19 +51,30 @@ class FilterPrompt(Horizontal):
 
     @on(Input.Changed)
     def _changed(self, event: Input.Changed) -> None:
+        if self._closed:
+            return  # late: Enter or Escape was quicker
         self._problem = self._change(event.value)
         self._say()
 
-    @on(Input.Submitted)
-    async def _submitted(self) -> None:
+    def submit(self) -> None:
+        self._problem = self._change(self.input.value)
         if self._problem is not None:
             self.notify(self._problem, severity="warning", markup=False)
-        await self._close()
+        self._close()
 
-    async def key_escape(self) -> None:
+    def key_escape(self) -> None:
         self._change("")
-        await self._close()
+        self._close()
 
-    async def _close(self) -> None:
-        await self.remove()
+    def _close(self) -> None:
+        self._closed = True
         self._done()
+        self.call_later(self.remove)  # not here: the application, which runs this, would wait for itself
+
+
+class _Text(Input):
+    """Enter acts at once and not by a message: the next key may be waiting, and is not for the prompt any more."""
+
+    async def action_submit(self) -> None:
+        assert isinstance(self.parent, FilterPrompt)
+        self.parent.submit()
