@@ -17,13 +17,13 @@ from gputop.sources.nvml import abi
 from gputop.sources.nvml.errors import DRIVER_GONE, Fault
 from gputop.sources.nvml.library import Library
 from gputop.sources.nvml.processes import Strides
-from gputop.sources.nvml.query.ask import AskedGpu, AskedProcess, answer, words_for
+from gputop.sources.nvml.query.ask import AskedGpu, AskedProcess, answer
 from gputop.sources.nvml.query.fields import APP_FIELDS, GPU_FIELDS
 from gputop.sources.query import Answer, Field, Unanswered
 
 __all__ = ["APP_FIELDS", "GPU_FIELDS", "Query"]
 
-PATIENCE: Final = 5.0  # seconds all GPUs together may take
+PATIENCE: Final = 3.0  # seconds all GPUs together may take
 
 T = TypeVar("T")
 Row = list[Answer]
@@ -69,7 +69,7 @@ class Query:
 
     def gpu_rows(self, fields: Sequence[Field]) -> list[Row]:
         """One row a GPU. Raises SourceError when the driver is gone."""
-        return self._rows(fields, lambda gpu: [[answer(field, gpu) for field in fields]])
+        return self._rows(lambda gpu: [[answer(field, gpu) for field in fields]])
 
     def app_rows(self, fields: Sequence[Field]) -> list[Row]:
         """One row a compute process; one for a GPU that does not tell them. Raises SourceError when the driver is
@@ -82,9 +82,15 @@ class Query:
                 apps = [AskedProcess(gpu, 0, 0, fault.code)]
             return [[answer(field, app) for field in fields] for app in apps]
 
-        return self._rows(fields, rows)
+        return self._rows(rows)
 
-    def _rows(self, fields: Sequence[Field], rows_of: Callable[[AskedGpu], list[Row]]) -> list[Row]:
+    def _late(self, index: int, moment: float) -> AskedGpu:
+        """Stands in for a GPU that does not answer in time; nothing is asked of the driver."""
+        gpu = AskedGpu(self._library, index, self._strides, self._driver_version)
+        gpu.moment, gpu.code = moment, abi.TIMEOUT
+        return gpu
+
+    def _rows(self, rows_of: Callable[[AskedGpu], list[Row]]) -> list[Row]:
         moment = time.time()
 
         def read(gpu: AskedGpu) -> list[Row]:
@@ -92,8 +98,10 @@ class Query:
             return rows_of(gpu)
 
         found = self._each(self._gpus, read)
-        late: Row = [Unanswered(abi.TIMEOUT, words_for(self._library, abi.TIMEOUT)) for _ in fields]
-        rows = [row for gpu in self._gpus for row in found.get(gpu.index, [late])]
+        for gpu in self._gpus:
+            if gpu.index not in found:
+                found[gpu.index] = rows_of(self._late(gpu.index, moment))
+        rows = [row for gpu in self._gpus for row in found[gpu.index]]
         codes = {entry.code for row in rows for entry in row if isinstance(entry, Unanswered)}
         if codes & DRIVER_GONE:
             raise self._library.refused(min(codes & DRIVER_GONE))
