@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from gputop.bus import Bus, SnapshotTaken
 from gputop.outputs.alarms import Alarms
-from gputop.outputs.conditions import Condition, ConditionError, parse_rule
+from gputop.outputs.conditions import Condition, ConditionError, host_pids, parse_rule
 from gputop.poller import Poller
 from gputop.selection import only
 from gputop.settings import Settings
@@ -26,8 +26,7 @@ def watch(settings: Settings, poller: Poller, bus: Bus, exists: Callable[[int], 
             problems.append(f"alarms: {error}")
         else:
             conditions[condition.text] = condition
-    if any(condition.needs_host for condition in conditions.values()):
-        poller.want("alarms", None)
+    poller.want("alarms", host_pids(conditions.values()))
     alarms = Alarms(conditions.values(), exists)
 
     def look(message: object) -> None:

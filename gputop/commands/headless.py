@@ -7,7 +7,7 @@ import contextlib
 import gc
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from gputop.bus import Bus, SnapshotTaken
@@ -20,13 +20,13 @@ FIRST_READING: Final = 3.0  # seconds after which it goes on without one: a GPU 
 
 
 class Headless:
-    """A poller on *machine*. Raises SourceError where its first reading fails; what fails later is in the snapshots."""
+    """A poller on *machine*, with fresh facts of the processes *pids* (None: all). Raises SourceError where its first reading fails; what fails later is in the snapshots."""
 
-    def __init__(self, machine: Machine, interval: float, host_facts: bool) -> None:
+    def __init__(self, machine: Machine, interval: float, pids: Collection[int] | None) -> None:
         gc.disable()  # what start-up makes is no garbage; see run()
         self.bus = Bus()
         self.poller = Poller(machine.source, machine.host, self.bus, interval, NoHistory())
-        self.poller.want("headless", None if host_facts else ())
+        self.poller.want("headless", pids)
 
     def start(self) -> Snapshot | None:
         """The first reading, or None where it takes too long."""

@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     for words in problems:
         say(words)
     machine = machine_of(options)
-    headless = Headless(machine, INTERVAL, host_facts=True)
+    headless = Headless(machine, INTERVAL, pids=None)
     snapshot = headless.start()
     if snapshot is not None:
         only_asked(snapshot, options, settings)

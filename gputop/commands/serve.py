@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
         config = load(options.web_config) if options.web_config else WebConfig()
     except WebConfigError as error:
         raise Refusal(f"--web-config: {error}") from None
-    headless = Headless(machine_of(options), settings.refresh, host_facts=False)
+    headless = Headless(machine_of(options), settings.refresh, None if options.processes else ())
     first = headless.start()
     if first is not None:
         only_asked(first, options, settings)

@@ -169,13 +169,14 @@ def _refuse_unknown(conditions: Iterable[Condition], snapshot: Snapshot) -> None
 def _watch(rules: list[tuple[Condition, Actions]], options: argparse.Namespace, settings: Settings) -> int:
     from gputop.commands.headless import Headless, say
     from gputop.outputs.alarms import Alarms
+    from gputop.outputs.conditions import host_pids
     from gputop.outputs.deliveries import Deliveries
     from gputop.selection import only
 
     everywhere = Actions(options.run or "", options.run_cleared or "", options.webhook or "", options.log or "")
     machine = machine_of(options)
     conditions = list({condition.text: condition for condition, _ in rules}.values())
-    headless = Headless(machine, settings.refresh, any(condition.needs_host for condition in conditions))
+    headless = Headless(machine, settings.refresh, host_pids(conditions))
     first = headless.start()
     if first is not None:
         _refuse_unknown(conditions, only_asked(first, options, settings))

@@ -17,7 +17,7 @@ from __future__ import annotations
 import enum
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -161,9 +161,28 @@ class Condition:
         )
 
     @property
-    def needs_host(self) -> bool:
-        """Whether fresh facts of /proc are needed."""
-        return any(isinstance(clause, Comparison) and clause.quantity.needs_host for clause in self.clauses)
+    def host_pids(self) -> tuple[int, ...] | None:
+        """The processes of which fresh facts of /proc are needed; None: all."""
+        pids = []
+        for clause in self.clauses:
+            if isinstance(clause, ProcessGone):
+                if clause.pid is None:
+                    return None
+                pids.append(clause.pid)
+            elif isinstance(clause, Comparison) and clause.quantity.needs_host:
+                return None
+        return tuple(pids)
+
+
+def host_pids(conditions: Iterable[Condition]) -> tuple[int, ...] | None:
+    """The processes of which *conditions* need fresh facts of /proc; None: all."""
+    found: list[int] = []
+    for condition in conditions:
+        pids = condition.host_pids
+        if pids is None:
+            return None
+        found += pids
+    return tuple(found)
 
 
 # ---------------------------------------------------------------------------- parsing

@@ -64,7 +64,9 @@ def shown_size(bytes_: float) -> str:
 
 
 def shown_time(seconds: float) -> str:
-    """``10 s``, ``30 min``, ``2 h``."""
+    """``200 ms``, ``10 s``, ``30 min``, ``2 h``."""
+    if seconds < 1:
+        return units.interval(seconds)
     for scale, suffix in ((3600, "h"), (60, "min")):
         if seconds >= 2 * scale or seconds == scale:
             return f"{shown_number(seconds / scale)} {suffix}"
