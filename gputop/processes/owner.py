@@ -241,7 +241,7 @@ def _where(owner: Owner) -> str:
     if container is not None:
         if container.engine == "kubernetes":
             return f"k8s {(container.pod or container.id or '')[:8]}".rstrip()
-        return f"{container.engine} {(container.id or '')[:12]}".rstrip()
+        return f"{container.engine} {_short(container.id)}".rstrip()
     if owner.batch_job:
         return owner.batch_job
     if owner.notebook:
@@ -259,6 +259,11 @@ def _where(owner: Owner) -> str:
     return f"session {owner.login_session}" if owner.login_session else ""
 
 
+def _short(container_id: str | None) -> str:
+    """The first digits of an id, as the engines show it; a name whole."""
+    return (container_id or "")[:12] if len(container_id or "") == 64 else container_id or ""
+
+
 def _stop_with(owner: Owner, env: Mapping[str, str]) -> str | None:
     """The command by which its manager ends it for good: what is only killed may be started again."""
     container = owner.container
@@ -268,7 +273,7 @@ def _stop_with(owner: Owner, env: Mapping[str, str]) -> str | None:
         system, _, job = owner.batch_job.partition(" ")
         return f"{'bkill' if system == 'lsf' else 'qdel'} {shlex.quote(job)}"
     if container is not None:
-        name = shlex.quote(container.id[:12] if container.id and len(container.id) == 64 else container.id or "")
+        name = shlex.quote(_short(container.id))
         if container.engine == "kubernetes":
             return f"kubectl delete pod {shlex.quote(env['HOSTNAME'])}" if env.get("HOSTNAME") else None
         commands = {
