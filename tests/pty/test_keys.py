@@ -75,12 +75,9 @@ def test_the_tree_the_chart_the_pause_and_the_filters_by_key(gputop: Start) -> N
     terminal.press("F7")
     terminal.wait_gone("memory used ·")
     terminal.wait_for(re.compile(r"^╭ [\w ]*utilization ·", re.M))
-    for _ in range(20):
-        if "last 10 min" not in terminal.text():
-            break
+    while title := re.search(r"^╭ .* · last 10 min", terminal.text(), re.M):
         terminal.press("c")
-        time.sleep(0.1)
-    terminal.wait_gone("last 10 min")
+        terminal.wait_gone(title[0])
     terminal.press("c")
     terminal.wait_for("memory used ·")
 
@@ -224,6 +221,48 @@ def test_another_settings_file_is_used_where_it_is_asked_for(
     saved = tomllib.loads(other.read_text())
     assert saved == {"temperature_unit": "F", "some_later_setting": 5, "refresh": "500ms"}
     assert not settings_file.exists()
+
+
+# --------------------------------------------------------------------------------- keys in bunches
+
+
+def test_keys_that_arrive_in_one_bunch_act_one_after_the_other(gputop: Start, settings_file: Path) -> None:
+    """As a slow link delivers them: each key goes to what the key before it opened."""
+    terminal = gputop("--demo=8xh200", rows=50)
+    terminal.send(b"/okt" + KEYS["backspace"] * 3 + b"axolotl\r")
+    terminal.wait_for("filter: axolotl")
+    assert "1 of 15 processes" in terminal.words() and "Sort by" not in terminal.text()
+    terminal.send(b"/" + b"\x15" + b"user:ml\r" + b"/" + b" gpu:0\r" + KEYS["F2"] + KEYS["left"])
+    terminal.wait_for("[500 ms]")
+    terminal.press("esc")
+    terminal.wait_for("filter: user:ml gpu:0")
+    terminal.send(b"/\x15\rI" + b"/axo\rp" + KEYS["F9"] + b"k" + KEYS["home"])
+    terminal.wait_for("Send a signal")
+    terminal.wait_for("▸ Cancel")
+    terminal.press("esc")
+    terminal.wait_for("PAUSED")
+    assert terminal.process.poll() is None
+
+
+def test_a_filter_typed_blind_kills_nobody(gputop: Start) -> None:
+    """``/kill`` and Enter at once: were the letters commands, this would be F9, SIGINT, send."""
+    terminal = gputop("--demo", "-d", "200ms")
+    for text in ("/kill\r", "/kt\r", "/k\r", "/k\x1b[B\r"):
+        terminal.type(text)
+        terminal.wait_for("no process matches the filter" if text == "/kill\r" else "filter:")
+        terminal.press("/", "esc")
+        terminal.wait_gone("filter:")
+    assert "SIG" not in terminal.text() and "41832" in terminal.text()
+
+
+def test_what_is_pasted_goes_where_the_key_before_it_led(gputop: Start) -> None:
+    terminal = gputop("--demo=8xh200", rows=50)
+    terminal.send(b"/\x1b[200~axolotl qk\x1b[201~")
+    terminal.wait_for("no process matches the filter")
+    terminal.press("esc")
+    terminal.send(b"\x1b[200~qktF\x1b[201~")  # nobody asked for text: it is no row of commands
+    time.sleep(0.5)
+    assert terminal.process.poll() is None and "Send a signal" not in terminal.text()
 
 
 # ------------------------------------------------------------------------ torn escape sequences
