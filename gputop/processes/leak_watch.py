@@ -38,7 +38,7 @@ class LeakWatch(threading.Thread):
         self._investigator = investigator  # called in the thread
         self._on_report = on_report
         self._newest: Snapshot | None = None
-        self._wake, self._stop = threading.Event(), threading.Event()
+        self._wake, self._ended = threading.Event(), threading.Event()
         self._scan_now = False
 
     def observe(self, snapshot: Snapshot) -> None:
@@ -52,7 +52,7 @@ class LeakWatch(threading.Thread):
 
     def stop(self) -> None:
         """End the thread; waits for nothing."""
-        self._stop.set()
+        self._ended.set()
         self._wake.set()
 
     def run(self) -> None:
@@ -60,7 +60,7 @@ class LeakWatch(threading.Thread):
 
         finder = LeakFinder(self._investigator())
         done: Snapshot | None = None
-        while not self._stop.is_set():
+        while not self._ended.is_set():
             snapshot, scan_now = self._newest, self._scan_now
             if snapshot is not None and (snapshot is not done or scan_now):
                 self._scan_now = False
