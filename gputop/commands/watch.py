@@ -189,6 +189,8 @@ def _watch(rules: list[tuple[Condition, Actions]], options: argparse.Namespace, 
 
     def look(snapshot: Snapshot) -> None:
         nonlocal problems
+        if not options.quiet and _nobody_reads():
+            raise BrokenPipeError  # `| head`: the next line may be hours away
         for words in snapshot.problems:
             if words not in problems:
                 say(words)
@@ -202,6 +204,20 @@ def _watch(rules: list[tuple[Condition, Actions]], options: argparse.Namespace, 
     if left := deliveries.finish(LAST_SECONDS):
         say(f"ended with {left} commands or webhooks not begun")
     return status
+
+
+def _nobody_reads() -> bool:
+    """Whether stdout is a pipe whose other end is closed."""
+    if sys.stdout is None:
+        return False
+    import select
+
+    try:
+        poll = select.poll()
+        poll.register(sys.stdout, 0)  # errors only
+        return bool(poll.poll(0))
+    except (OSError, ValueError):  # closed by us
+        return False
 
 
 def _act(event: Event, everything: Iterable[Actions], deliveries: object, say: Callable[[str], None]) -> None:
