@@ -10,9 +10,19 @@ from gputop.model import GpuProcess, HostFacts, LeakVerdict, ProcessKey, Snapsho
 from gputop.processes.attribution import GapClock, attribute, gap
 from gputop.processes.ghosts import find_ghosts
 from gputop.processes.jobs import Member, standouts
-from gputop.processes.leaks import Case, judge, judge_ghost, worst_first
+from gputop.processes.leaks import Case, judge, judge_ghost, nothing_to_ask, worst_first
 from gputop.processes.past import Past
-from gputop.processes.report import Attribution, Circumstances, Gap, Ghost, HolderScan, Investigator, LeakReport, Owner
+from gputop.processes.report import (
+    Attribution,
+    Circumstances,
+    Gap,
+    Ghost,
+    HeldDevice,
+    HolderScan,
+    Investigator,
+    LeakReport,
+    Owner,
+)
 from gputop.settings import Settings
 
 #: Circumstances are read again after this long, within a budget of time a step.
@@ -145,19 +155,28 @@ class LeakFinder:
                 found.append(verdict)
         held = {holder.key: holder.devices for holder in (self.scan.holders if self.scan is not None else ())}
         for key, rows in processes.items():
-            case = self._case(key, rows, totals)
-            if case is not None:
-                verdict = judge(replace(case, held=held.get(key, ())), settings, now)
-                if verdict is not None:
-                    found.append(verdict)
+            case = self._case(key, rows, totals, held, settings)
+            if case is not None and (verdict := judge(case, settings, now)) is not None:
+                found.append(verdict)
         ordered = worst_first(found)
         notes = tuple(verdict for verdict in ordered if verdict.verdict is Verdict.NOTE)
         return ordered[: len(ordered) - len(notes)], notes
 
-    def _case(self, key: ProcessKey, rows: list[GpuProcess], totals: dict[str, int | None]) -> Case | None:
+    def _case(
+        self,
+        key: ProcessKey,
+        rows: list[GpuProcess],
+        totals: dict[str, int | None],
+        held: dict[ProcessKey, tuple[HeldDevice, ...]],
+        settings: Settings,
+    ) -> Case | None:
+        """None where nothing is known yet, or there is nothing to ask."""
         life, known = self.past.of(key), self._known.get(key)
         facts = rows[0].host
         if facts is None or life is None or known is None:
+            return None
+        idle = 0.0 if life.quiet_since is None else life.last_seen - life.quiet_since
+        if nothing_to_ask(facts, known[1], bool(life.parent_changes), idle, settings):
             return None
         memory: dict[str, int | None] = {}
         for place, use in life.uses.items():
@@ -174,6 +193,7 @@ class LeakFinder:
             stopped_since=life.stopped_since,
             stuck_since=life.stuck_since,
             parent_changes=tuple(life.parent_changes),
+            held=held.get(key, ()),
         )
 
     def _members(self, processes: dict[ProcessKey, list[GpuProcess]]) -> list[Member]:

@@ -111,6 +111,19 @@ def judge(case: Case, settings: Settings, now: float) -> LeakVerdict | None:
     )
 
 
+def nothing_to_ask(
+    facts: HostFacts, circumstances: Circumstances, lost_parent: bool, idle_seconds: float, settings: Settings
+) -> bool:
+    """Whether no rule can hold: the short answer for most of a thousand processes, without making a case of them."""
+    return (
+        facts.state not in ("T", "Z", "D")
+        and not lost_parent
+        and circumstances.leader_exists is not False
+        and (circumstances.slurm_job_claimed is None or circumstances.owner.slurm_job is not None)
+        and idle_seconds < settings.leak_idle_minutes * 60
+    )
+
+
 def _combine(
     case: Case, findings: Mapping[str, Finding], settings: Settings, now: float
 ) -> tuple[Verdict | None, tuple[str, ...]]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gputop.model import LeakVerdict, ProcessKey, Verdict
-from gputop.processes.leaks import Case, judge, judge_ghost, worst_first
+from gputop.processes.leaks import Case, judge, judge_ghost, nothing_to_ask, worst_first
 from gputop.processes.report import Ghost, HeldDevice, Hold, Holder, HolderScan, Relative
 from gputop.settings import Settings
 from tests.unit.leak_data import (
@@ -145,6 +145,14 @@ def test_its_guilty_twin_gets_verdict_and_rule(innocent: Facts, fact: Facts, gui
 def test_there_are_enough_pairs() -> None:
     assert len(PAIRS) >= 25 and len({pair[0] for pair in PAIRS}) == len(PAIRS)
     assert {pair[5] for pair in PAIRS} >= {"R3", "R4", "R6", "R7", "R8", "R9"}
+
+
+@pytest.mark.parametrize("made", [facts for pair in PAIRS for facts in (pair[1], {**pair[1], **pair[3]})])
+def test_who_is_passed_over_quickly_would_have_got_no_verdict(made: Facts) -> None:
+    built = case(**made)
+    idle = 0.0 if built.idle_since is None else NOW - built.idle_since
+    if nothing_to_ask(built.facts, built.circumstances, bool(built.parent_changes), idle, SETTINGS):
+        assert verdict_of(built) is None
 
 
 # ------------------------------------------------------------------------ evidence
