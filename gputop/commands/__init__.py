@@ -15,6 +15,7 @@ from typing import Final
 COMMANDS: Final[dict[str, str]] = {
     "leaks": "memory that nobody uses any more: who holds it, why, what frees it",
     "query": "values for scripts, as nvidia-smi --query-gpu",
+    "doctor": "what is wrong here, and what to do about it",
     "watch": "alarms without a screen",
     "serve": "a Prometheus exporter",
     "record": "record GPUs and processes to a file",

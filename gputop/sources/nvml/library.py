@@ -163,6 +163,16 @@ def kernel_module_version(root: Path = Path("/")) -> str | None:
     return found[1] if found else None
 
 
+def loaded_library(root: Path = Path("/")) -> str | None:
+    """The path of the mapped libnvidia-ml, from /proc/self/maps."""
+    try:
+        text = (root / "proc/self/maps").read_text(errors="replace")
+    except OSError:
+        return None
+    found = re.search(r"\s(/\S*libnvidia-ml\.so\S*)$", text, re.MULTILINE)
+    return found[1] if found else None
+
+
 def loaded_library_version(root: Path = Path("/")) -> str | None:
     """The version in the file name of the mapped libnvidia-ml, from /proc/self/maps."""
     try:

@@ -1,0 +1,67 @@
+"""Looks at what gputop needs here (driver, devices, processes, terminal, settings), says what is wrong and what to do
+about it. Names no user, no machine and no path under the home directory: paste it into an issue."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gputop.commands.common import is_terminal, print_out
+
+if TYPE_CHECKING:
+    from gputop.diagnosis import Finding
+
+#: The distributions gputop runs on, as pyproject.toml names them.
+NEEDED = ("nvidia-ml-py", "textual", "plotext", "psutil", "platformdirs", "tomli-w")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = "Exit status: 0, or 1 where something fails that gputop cannot do without."
+    parser.add_argument("--json", action="store_true", help="one JSON object instead")
+    parser.add_argument("--config", metavar="PATH", type=Path, help="settings file instead of the usual one")
+
+
+def run(options: argparse.Namespace) -> int:
+    from gputop.diagnosis import FAIL
+    from gputop.outputs import doctor
+
+    findings = examine(options.config)
+    if options.json:
+        print_out(doctor.as_json(findings, indent=2 if is_terminal(sys.stdout) else None) + "\n")
+    else:
+        print_out(_text(findings))
+    return 1 if doctor.worst(findings) == FAIL else 0
+
+
+def examine(config: Path | None = None) -> list[Finding]:
+    """Everything, the parts that the others stand on first."""
+    from gputop.diagnosis import driver, host, scrub, surroundings
+
+    return scrub(
+        [
+            *driver.packages(NEEDED),
+            *driver.look(),
+            *host.devices(),
+            *host.processes(),
+            *host.container(),
+            *surroundings.terminal(),
+            *surroundings.settings(config),
+        ]
+    )
+
+
+def _text(findings: list[Finding]) -> str:
+    from gputop.outputs import doctor
+    from gputop.text import unicode_works
+
+    terminal = is_terminal(sys.stdout)
+    return doctor.as_text(
+        findings,
+        width=shutil.get_terminal_size().columns if terminal else None,
+        color=terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") not in ("", "dumb"),
+        ascii_only=not unicode_works(sys.stdout),
+    )
