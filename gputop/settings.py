@@ -35,6 +35,7 @@ COLUMNS: Final = (
     "threads",
     "state",
     "age",
+    "where",
     "command",
 )
 #: What a history chart can show.
@@ -221,13 +222,18 @@ class Settings:
     show_processes: bool = _setting(True, _switch, "process table")
 
     columns: tuple[str, ...] = _setting(
-        ("gpu", "pid", "user", "gpu_mem", "sm", "cpu", "host_mem", "age", "command"),
+        ("gpu", "pid", "user", "gpu_mem", "sm", "cpu", "host_mem", "age", "where", "command"),
         _some_of(*COLUMNS),
         "columns of the process table, left to right",
     )
     sort: str = _setting("gpu_mem", _one_of(*COLUMNS), "column the process table is sorted by")
     sort_reverse: bool = _setting(False, _switch, "turn the column's natural order (largest first) about")
     tree: bool = _setting(False, _switch, "processes as a tree")
+    group: str = _setting(
+        "none", _one_of("none", "user", "job", "container", "gpu"), "what processes are grouped by, with subtotals"
+    )
+    exited_minutes: int = _setting(5, _whole(0, 1440), "minutes for which processes that exited stay in the table")
+    kill_grace: int = _setting(10, _whole(1, 600), "seconds between SIGTERM and SIGKILL where both are chosen")
 
     chart_metrics: tuple[str, ...] = _setting(("memory",), _some_of(*METRICS), "what the history chart shows")
     chart_window: int = _setting(600, _one_of(*CHART_WINDOWS), "seconds the history chart spans")

@@ -61,6 +61,7 @@ def run(options: argparse.Namespace) -> int:
         problems=problems,
         signals=machine.signals,
         simulated=machine.simulated,
+        investigator=machine.investigator,
     )
     poller.stop()
     if options.print_on_exit and poller.latest is not None:

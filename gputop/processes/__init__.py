@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from gputop.model import Host, HostFacts, ProcessKey
+from gputop.model import Host, HostFacts, ProcessKey, TorchReport
+from gputop.processes.kin import Kin
 
 
 class HostReader(Protocol):
@@ -29,6 +30,10 @@ class HostReader(Protocol):
 
     def machine(self) -> Host:
         """The host line: CPU, memory, load."""
+        ...
+
+    def torch_reports(self, facts: Mapping[int, HostFacts]) -> Mapping[int, TorchReport]:
+        """What those of *facts* that use gputop.torch_monitor tell, by pid."""
         ...
 
     def details(self, key: ProcessKey) -> ProcessDetails | None:
@@ -72,6 +77,7 @@ class Target:
     command: str | None = None
     memory_bytes: int | None = None  # GPU memory it holds, over all GPUs
     gpu_uuids: tuple[str, ...] = ()
+    kin: bool = False  # taken in because of its kinship, so it need not hold a GPU itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +99,10 @@ class Hold(Protocol):
 
     def exited(self) -> bool: ...
 
+    def stuck_in(self) -> str | None:
+        """Where in the kernel it is stuck (state D), in words; None where it is not."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -101,4 +111,8 @@ class Signals(Protocol):
 
     def hold(self, target: Target) -> Hold | Result:
         """Take hold of the process, or say why not (gone, reused, refused, not the owner)."""
+        ...
+
+    def kin(self, of: Collection[ProcessKey]) -> Kin:
+        """The living relatives of the processes *of*, as they are now. May block."""
         ...

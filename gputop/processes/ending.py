@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gputop import units
-from gputop.model import Gpu, GpuProcess, HostFacts, Snapshot
+from gputop.model import Gpu, GpuProcess, HostFacts, ProcessKey, Snapshot
 from gputop.processes import Hold, Outcome, Result, Signals, Target
+from gputop.processes.aftermath import Falls, Inheritance, respawned
+from gputop.processes.audit import ActionLog
 from gputop.processes.signal_table import signal_name
 
 #: After these a process is expected to end, so one that was stopped is continued (else they stay pending).
@@ -25,6 +27,7 @@ ENDING_SIGNALS: Final = frozenset(
 )
 GRACE: Final = 5.0  # seconds after which a survivor is worth a stronger signal
 VERIFY_WAIT: Final = 10.0  # seconds the driver gets to take tens of GiB down
+STUCK_AFTER: Final = 1.0  # seconds that SIGKILL takes at most where nothing is wrong
 _BACK: Final = 0.2  # share of a process's memory that may stay unaccounted for (others come and go meanwhile)
 
 
@@ -63,6 +66,8 @@ class Ending:
     back_after: float = 0.0  # seconds from the signal to the memory being back
     back: set[str] = field(default_factory=set)  # GPUs on which it is
     listed: bool = False  # the driver still listed the pid when last looked
+    stuck_in: str | None = None  # where in the kernel it is stuck after SIGKILL
+    respawned: HostFacts | None = None  # the process that came in its place
 
     @property
     def memory_bytes(self) -> int | None:
@@ -80,16 +85,33 @@ class Endings:
         snapshot: Snapshot | None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
+        *,
+        facts: Mapping[ProcessKey, HostFacts] | None = None,
+        inherited: Sequence[Inheritance] = (),
+        log: ActionLog | None = None,
     ) -> None:
-        self.all = [Ending(target) for target in targets]
+        """*facts* of targets that are on no GPU; *inherited*: memory of dead pids that the targets keep; *log*: every
+        signal is written there."""
+        self.all = [Ending(target, facts=(facts or {}).get(target.key)) for target in targets]
+        self.inherited = tuple(inherited)
+        self.log = log
         self.names: dict[str, str] = {}  # GPU's UUID -> "GPU 1"
         self._clock, self._wall = clock, wall
         self._before: dict[str, int | None] = {}  # GPU's UUID -> bytes nobody accounted for when the signal was sent
+        self._at_first = snapshot
+        self._told: set[ProcessKey] = set()  # of whom the log has the outcome
+        self._first_wall = self._last_exit = 0.0
         if snapshot is not None:
             for ending in self.all:
                 self._freeze(ending, snapshot)
             self.names = {gpu.uuid: f"GPU {gpu.index}" for gpu in snapshot.gpus}
             self._before = {gpu.uuid: _unexplained(gpu, snapshot) for gpu in snapshot.gpus}
+        held = {uuid for ending in self.all for uuid in ending.memory}
+        self.falls = Falls(held | {uuid for one in self.inherited for uuid in one.memory})
+
+    def adopt(self, targets: Sequence[Target], facts: Mapping[ProcessKey, HostFacts]) -> None:
+        """More targets, which appeared meanwhile; :meth:`take` takes hold of them."""
+        self.all += [Ending(target, facts=facts.get(target.key)) for target in targets]
 
     @staticmethod
     def _freeze(ending: Ending, snapshot: Snapshot) -> None:
@@ -119,7 +141,23 @@ class Endings:
     @property
     def pending(self) -> bool:
         """Whether something may still change by itself."""
-        return any(ending.stage in _PENDING for ending in self.all)
+        return any(ending.stage in _PENDING for ending in self.all) or self.awaits_inheritance
+
+    @property
+    def awaits_inheritance(self) -> bool:
+        """Whether memory of a dead pid is due to come back: all its holders have ended."""
+        if not self.inherited or not self._last_exit or self.those(Stage.WAITING, Stage.READY, Stage.RUNNING):
+            return False
+        late = self._wall() - self._last_exit > VERIFY_WAIT
+        return not late and not all(one.released for one in self.inherited)
+
+    @property
+    def kept(self) -> list[int]:
+        """Pids that ended, or were dead before, and whose memory is still used by others."""
+        if self.awaits_inheritance or not self._last_exit:
+            return []
+        dead = [one.pid for one in self.inherited if not one.released]
+        return dead + [ending.target.key.pid for ending in self.those(Stage.KEPT) if ending.listed]
 
     @property
     def sent(self) -> bool:
@@ -143,6 +181,10 @@ class Endings:
             for uuid, bytes_ in ending.memory.items():
                 if bytes_ is not None:
                     total[uuid] = total.get(uuid, 0) + bytes_
+        for one in self.inherited:
+            for uuid, bytes_ in one.memory.items():
+                if bytes_ is not None and (one.released or not all(e.stage is Stage.RELEASED for e in endings)):
+                    total[uuid] = total.get(uuid, 0) + bytes_
         return total
 
     # ------------------------------------------------------------------- acting
@@ -154,6 +196,7 @@ class Endings:
             if isinstance(held, Result):
                 ending.result = held
                 ending.stage = Stage.GONE if held.outcome is Outcome.ALREADY_GONE else Stage.REFUSED
+                self._write("hold", ending, held)
             else:
                 ending.hold, ending.stage = held, Stage.READY
 
@@ -161,6 +204,8 @@ class Endings:
         """Send signal *number* to *to* (None: to all that are held and run). *snapshot* is what memory is compared
         with afterwards. May block."""
         chosen = self.those(Stage.READY, Stage.RUNNING) if to is None else to
+        if snapshot is not None:
+            self.falls.begin(snapshot)
         if snapshot is not None and not self.those(Stage.EXITED):
             self._before = {gpu.uuid: _unexplained(gpu, snapshot) for gpu in snapshot.gpus}
         for ending in chosen:
@@ -171,6 +216,8 @@ class Endings:
         at, wall = self._clock(), self._wall()
         result = hold.send(number)
         ending.result = result
+        self._first_wall = self._first_wall or wall
+        self._write(signal_name(number), ending, result)
         if result.outcome is Outcome.SENT:
             ending.number, ending.sent_at, ending.sent_wall = number, at, wall
             ending.stage = Stage.RUNNING
@@ -186,8 +233,11 @@ class Endings:
         """See who has exited. Does not block."""
         for ending in self.those(Stage.READY, Stage.RUNNING):
             if ending.hold is None or not ending.hold.exited():
+                stuck = ending.number == signal.SIGKILL and self._clock() - ending.sent_at >= STUCK_AFTER
+                ending.stuck_in = ending.hold.stuck_in() if stuck and ending.hold is not None else None
                 continue
             ending.exited_at, ending.exited_wall = self._clock(), self._wall()
+            self._last_exit = ending.exited_wall
             ending.stage = Stage.EXITED if ending.number is not None else Stage.GONE
 
     def look(self, snapshot: Snapshot) -> None:
@@ -203,6 +253,36 @@ class Endings:
                 ending.stage = Stage.RELEASED
             elif self._clock() - ending.exited_at >= VERIFY_WAIT:
                 ending.stage = Stage.KEPT
+            self._see_respawn(ending, snapshot)
+        if self._first_wall:
+            self.falls.look(snapshot, self._first_wall)
+        if self._last_exit and not self.those(Stage.RUNNING):
+            for one in self.inherited:
+                one.look(snapshot, self._last_exit, self._first_wall)
+        for ending in self.those(Stage.RELEASED, Stage.KEPT):
+            if ending.target.key not in self._told and ending.stage is not Stage.KEPT:
+                self._told.add(ending.target.key)
+                self._write("released", ending, None)
+
+    def _see_respawn(self, ending: Ending, snapshot: Snapshot) -> None:
+        if ending.respawned is None and ending.facts is not None and self._at_first is not None:
+            known = {process.key for process in self._at_first.processes}
+            ending.respawned = respawned(ending.facts, ending.sent_wall, known, snapshot.processes)
+
+    def _write(self, action: str, ending: Ending, result: Result | None) -> None:
+        if self.log is None:
+            return
+        target = ending.target
+        self.log.write(
+            action,
+            pid=target.key.pid,
+            start_ticks=target.key.start_ticks,
+            user=target.user,
+            command=target.command,
+            gpu_memory_bytes=ending.memory_bytes,
+            outcome=result.outcome.name.lower() if result is not None else None,
+            words=result.words if result is not None else f"memory back after {ending.back_after:.1f} s",
+        )
 
     def _is_back(self, ending: Ending, uuid: str, held: int | None, snapshot: Snapshot) -> bool:
         gpu = snapshot.gpu(uuid)
@@ -225,6 +305,19 @@ class Endings:
 
     # ---------------------------------------------------------------- in words
 
+    def inherited_words(self, one: Inheritance, unit: str = "GiB") -> str:
+        """How far it is with the memory of a dead pid."""
+        said = f"{units.size(one.memory_bytes, unit)} of dead {one.pid} on {self._where(one.memory)}"
+        if one.released:
+            return f"{said}: came back in {one.back_after:.1f} s"
+        if self.awaits_inheritance:
+            return f"{said}: waiting for it"
+        return f"{said}: still held, others keep it" if self._last_exit else f"{said}: comes back when all of these end"
+
+    def fallen_words(self, unit: str = "GiB") -> list[str]:
+        """By how much used memory fell, for each GPU where it did."""
+        return self.falls.words(lambda uuid: self.names.get(uuid, uuid), unit)
+
     def words(self, ending: Ending, unit: str = "GiB") -> str:
         """How far it is with *ending*, for the user; empty while nothing is to be said."""
         match ending.stage:
@@ -239,6 +332,8 @@ class Endings:
             case Stage.RUNNING:
                 return self._running(ending)
         said = f"exited {_after(ending.exited_at - ending.sent_at)} after {signal_name(ending.number or 0)}"
+        if ending.respawned is not None:
+            said += f"; started again as {ending.respawned.key.pid} by {ending.respawned.parent_pid}"
         memory = units.size(ending.memory_bytes, unit)
         where = self._where(ending.memory)
         if ending.stage is Stage.EXITED:
@@ -257,6 +352,11 @@ class Endings:
     def _running(self, ending: Ending) -> str:
         name = signal_name(ending.number or 0)
         waited = int(self._clock() - ending.sent_at)
+        if ending.stuck_in is not None:
+            return (
+                f"SIGKILL sent; stuck in the kernel (D) for {waited} s in {ending.stuck_in}: SIGKILL cannot help, "
+                "only the driver can let go; reset the GPU or reboot"
+            )
         if ending.continued:
             said = f"{name} and SIGCONT sent (it was stopped)"
         else:

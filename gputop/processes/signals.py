@@ -7,16 +7,20 @@ compare it with that of the row the user chose. From there on the pid may be giv
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Collection
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP
 from typing import Final
 
-from gputop.model import clean_text
+from gputop.model import HostFacts, ProcessKey, clean_text, replace
 from gputop.processes import Outcome, Result, Target
 from gputop.processes import pidfd as pidfds
 from gputop.processes.devices import NvidiaDevices
+from gputop.processes.followed import Users, command_line
 from gputop.processes.host import pids_are_host
-from gputop.processes.proc_stat import MAX_PID, Stat, is_thread, read_stat
+from gputop.processes.kin import Kin, kin_among
+from gputop.processes.proc_stat import MAX_PID, TICKS_PER_SECOND, Stat, is_thread, read_stat
 from gputop.processes.signal_table import signal_name
 
 _UNGUARDED: Final = " (unguarded: this kernel has no pidfds)"
@@ -29,6 +33,7 @@ class ProcSignals:
     def __init__(self, proc: Path = Path("/proc"), devices: NvidiaDevices | None = None) -> None:
         self._proc = str(proc)
         self._devices = devices or NvidiaDevices(proc)
+        self._users = Users()
 
     def hold(self, target: Target) -> ProcHold | Result:
         """See :meth:`gputop.processes.Signals.hold`. Nothing is sent, whether it may be sent is asked."""
@@ -52,11 +57,49 @@ class ProcSignals:
         if thread:
             return Result(target, Outcome.PID_REUSED, f"pid {pid} is now a thread of another process: nothing sent")
         hold = ProcHold(target, self._proc, pidfd)
-        result = hold.check() or self._disown(hold)
+        result = hold.check() or (None if target.kin else self._disown(hold))
         if result is None:
             return hold
         hold.close()
         return result
+
+    def kin(self, of: Collection[ProcessKey]) -> Kin:
+        """See :meth:`gputop.processes.Signals.kin`. Reads the stat of every process: some 20 us each."""
+        everyone = []
+        for name in os.listdir(self._proc):
+            if name.isdecimal() and (stat := read_stat(f"{self._proc}/{name}/stat")) is not None:
+                everyone.append(self._facts(int(name), stat))
+        found = kin_among(everyone, of)
+        whole = {facts.key: self._described(facts) for facts in {*found.descendants, *found.group, *found.session}}
+        return Kin(*(tuple(whole[facts.key] for facts in part) for part in found))
+
+    def _facts(self, pid: int, stat: Stat) -> HostFacts:
+        return HostFacts(
+            key=ProcessKey(pid, stat.start_ticks),
+            read_at=time.time(),
+            parent_pid=stat.parent_pid,
+            group_id=stat.group_id,
+            session_id=stat.session_id,
+            name=clean_text(stat.comm),
+            state=stat.state,
+            threads=stat.threads,
+        )
+
+    def _described(self, facts: HostFacts) -> HostFacts:
+        """With what takes a system call more for each."""
+        pid = facts.key.pid
+        try:
+            uid: int | None = os.stat(f"{self._proc}/{pid}").st_uid
+        except OSError:
+            uid = None
+        booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+        return replace(
+            facts,
+            command=command_line(self._proc, pid) if facts.state not in ("D", "Z") else None,
+            uid=uid,
+            user=None if uid is None else self._users.name(uid) or str(uid),
+            start_time=booted + (facts.key.start_ticks or 0) / TICKS_PER_SECOND,
+        )
 
     def _refuse(self, pid: int) -> str | None:
         """Why this pid is never sent anything, in words."""
@@ -150,6 +193,17 @@ class ProcHold:
             return pidfds.has_exited(self._pidfd)
         stat = self.stat()
         return stat is None or _is_zombie(stat)
+
+    def stuck_in(self) -> str | None:
+        """See :meth:`gputop.processes.Hold.stuck_in` (/proc/PID/wchan)."""
+        if self.state() != "D":
+            return None
+        try:
+            with open(f"{self._proc}/{self.target.key.pid}/wchan", "rb") as file:
+                place = clean_text(file.read(128))
+        except OSError:
+            place = ""
+        return place if place not in ("", "0") else "a place that may not be read"
 
     def check(self) -> Result | None:
         """Why nothing can be sent; None where it can."""

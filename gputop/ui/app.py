@@ -178,7 +178,7 @@ class GputopApp(TypeaheadApp[None]):
         if self.ending_signals is not None:
             self.ending_signals.hand_over(self._end)
         self.bus.subscribe(SnapshotTaken, self._on_snapshot_taken)
-        self.bus.subscribe(LeaksReported, lambda message: self.post_message(ReportArrived(message.report)))
+        self.bus.subscribe(LeaksReported, self._on_leaks_reported)
         self.bus.subscribe(GpuLost, self._on_gpu_lost, every=True)
         self.bus.subscribe(GpuBack, self._on_gpu_back, every=True)
         self.bus.attach(loop)
@@ -234,6 +234,9 @@ class GputopApp(TypeaheadApp[None]):
 
     def _say_alarm(self, words: str, bad: bool) -> None:
         self.post_message(GpuEvent(words, bad))
+
+    def _on_leaks_reported(self, message: LeaksReported) -> None:
+        self.post_message(ReportArrived(message.report))
 
     def on_report_arrived(self, message: ReportArrived) -> None:
         self.insight.take(message.report)

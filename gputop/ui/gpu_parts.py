@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from gputop import units
 from gputop.history import Track, Trend
 from gputop.model import Gpu, MigInstance, Severity
+from gputop.processes.report import Gap
 from gputop.ui.cells import Line, Span, fit, width
 from gputop.ui.glyphs import Glyphs, levels
 from gputop.ui.gpu_state import STYLE_OF, MemoryParts, severity_of, temperature_severity
@@ -24,6 +25,8 @@ class GpuDrawing:
     track: Track | None
     now: float
     selected: bool = False
+    gap: Gap | None = None  # memory that nobody accounts for, for long enough to be explained
+    held_by: str = ""  # who keeps the dead's memory: "50377 +3"
 
     @property
     def hue(self) -> str:

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from gputop import units
 from gputop.history import Trend
 from gputop.model import Gpu, GpuProcess, Severity, memory_by_pid
+from gputop.processes.report import Gap
 from gputop.settings import Settings, Thresholds
 from gputop.ui.cells import width
 
@@ -128,8 +129,15 @@ def remarks(gpu: Gpu, settings: Settings, now: float, alarms: Iterable[str] = ()
     return sorted(found, key=lambda remark: -remark.severity)
 
 
-def memory_remark(gpu: Gpu, parts: MemoryParts | None, trend: Trend | None, settings: Settings) -> Remark | None:
-    """The one thing to say about its memory."""
+def memory_remark(
+    gpu: Gpu,
+    parts: MemoryParts | None,
+    trend: Trend | None,
+    settings: Settings,
+    gap: Gap | None = None,
+    held_by: str = "",
+) -> Remark | None:
+    """The one thing to say about its memory. *held_by*: who keeps the memory of its dead pids."""
     if parts is None:
         return None
     usable = max(1, parts.total - parts.reserved)
@@ -138,7 +146,8 @@ def memory_remark(gpu: Gpu, parts: MemoryParts | None, trend: Trend | None, sett
     if parts.ghosts:
         more = f" +{len(parts.ghosts) - 1}" if len(parts.ghosts) > 1 else ""
         size = units.size(parts.ghost, settings.memory_unit)
-        return Remark(Severity.WARNING, f"{size} held by dead {parts.ghosts[0]}{more}", f"{size} dead")
+        keep = f" ← {held_by}" if held_by else ""
+        return Remark(Severity.WARNING, f"{size} held by dead {parts.ghosts[0]}{more}{keep}", f"{size} dead")
     if trend is not None and trend.bytes_per_second:
         growing = trend.bytes_per_second > 0
         per_minute = trend.bytes_per_second * 60
@@ -155,7 +164,10 @@ def memory_remark(gpu: Gpu, parts: MemoryParts | None, trend: Trend | None, sett
         size = units.size(parts.unattributed, settings.memory_unit)
         if full:
             return Remark(severity, f"{full}, {size} unattributed", full)
-        return Remark(Severity.INFO, f"{size} unattributed", f"{size} ?")
+        cause = f": {gap.causes[0].name}?" if gap is not None and gap.causes else ""
+        return Remark(Severity.INFO, f"{size} unattributed{cause}", f"{size} ?")
+    if gap is not None and gap.busy:
+        return Remark(Severity.WARNING, "busy, and no process is listed", "busy ?")
     return Remark(severity, full, f"{share:.0f}%") if full else None
 
 

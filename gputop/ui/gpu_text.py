@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Final
 
 from gputop import units
 from gputop.history import History
 from gputop.model import Gpu, GpuFacts, Severity, Snapshot, event_reasons
+from gputop.processes.report import LeakReport
 from gputop.ui.cells import Line, Span, fit
 from gputop.ui.detail_history import DetailHistory
 from gputop.ui.glyphs import gauge
 from gputop.ui.gpu_parts import tall_sparkline
+from gputop.ui.leak_text import about_gap, about_holders
 from gputop.ui.palette import gpu_role, load_role, soft_role
 from gputop.ui.view import View
 from gputop.ui.widgets.sheet import Part, field, spread
@@ -38,16 +41,24 @@ class GpuText:
     """The lines on *gpu*, which is one of *snapshot*'s; *cells* is the width of a part."""
 
     def __init__(
-        self, gpu: Gpu, snapshot: Snapshot | None, history: History, past: DetailHistory, view: View, cells: int
+        self,
+        gpu: Gpu,
+        snapshot: Snapshot | None,
+        history: History,
+        past: DetailHistory,
+        view: View,
+        cells: int,
+        report: LeakReport | None = None,
     ) -> None:
         self._gpu, self._snapshot, self._history, self._past = gpu, snapshot, history, past
-        self.view, self._cells = view, cells
+        self.view, self._cells, self._report = view, cells, report
 
     def parts(self) -> list[Part]:
         gpu, cells = self._gpu, self._cells
         return [
             Part("Load", self._load(gpu, cells)),
             Part("Memory", self._memory(gpu, cells)),
+            *self._findings(gpu, cells),
             Part("Past minutes", self._curves(gpu, cells)),
             Part("Clocks", self._clocks(gpu, cells)),
             Part("Temperature and fans", self._temperature(gpu, cells)),
@@ -93,7 +104,7 @@ class GpuText:
         lines = [
             amount("total", total, "title"),
             amount(used, gpu.memory_used_bytes, "title+b"),
-            amount("unattributed", gpu.memory_unattributed_bytes),
+            *self._shares(gpu, amount),
             amount("reserved", gpu.memory_reserved_bytes),
             amount("free", gpu.memory_free_bytes),
         ]
@@ -103,6 +114,34 @@ class GpuText:
         if facts.bar1_total_bytes is not None:
             bar1 = f"{self.view.memory(facts.bar1_used_bytes)} of {self.view.memory(facts.bar1_total_bytes)}"
         return [*lines, *field("BAR1", bar1, cells)]
+
+    def _shares(self, gpu: Gpu, amount: Callable[[str, int | None], Line]) -> list[Line]:
+        """What is used, by whom: used = listed + held by dead pids + unattributed - shared."""
+        found = self._report.attribution(gpu.uuid) if self._report is not None else None
+        if found is None:
+            return [amount("unattributed", gpu.memory_unattributed_bytes)]
+        lines = [amount("  processes", found.living), amount("  dead pids", found.ghosts)]
+        lines.append(amount("  unattributed", found.unattributed))
+        if found.shared:
+            lines += [amount("  shared, twice", found.shared)]
+        if found.unknown is not None:
+            lines += [((part, "dim"),) for part in wrap(f"Cannot be told apart: {found.unknown}", self._cells)]
+        return lines
+
+    def _findings(self, gpu: Gpu, cells: int) -> list[Part]:
+        """Memory that nobody accounts for, and memory that dead pids hold."""
+        report = self._report
+        if report is None:
+            return []
+        parts = []
+        card = report.gap(gpu.uuid)
+        if card is not None:
+            parts.append(Part("Used by no listed process", about_gap(card, str(gpu.index), self.view, cells)))
+        for ghost in report.ghosts:
+            if any(uuid == gpu.uuid for uuid, _ in ghost.memory):
+                held = self.view.memory(ghost.memory_bytes)
+                parts.append(Part(f"Dead pid {ghost.pid}: {held}", about_holders(ghost, report, self.view, cells)))
+        return parts
 
     def _curves(self, gpu: Gpu, cells: int) -> list[Line]:
         track = self._history.track(gpu.uuid)

@@ -32,6 +32,7 @@ KEYS: Final = (
     Key("tree", ("f5", "t"), "F5 t", "processes as a tree", "Tree", "F5", "t"),
     Key("sort", ("f6", "o"), "F6 o", "choose the column to sort by", "Sort", "F6", "o"),
     Key("chart", ("f7", "c"), "F7 c", "the history chart: off, or the next metric", "Chart", "F7", "c"),
+    Key("leaks", ("f8", "L"), "F8 L", "memory that nobody uses: who keeps it, why, what to do", "Leaks", "F8", "L"),
     Key(
         "kill",
         ("f9", "k"),
@@ -50,6 +51,9 @@ KEYS: Final = (
     Key("invert", ("I",), "I", "invert the sort"),
     Key("unfold", ("plus",), "+", "unfold in the tree"),
     Key("fold", ("minus",), "-", "fold in the tree"),
+    Key("group", ("b",), "b", "group by user, job, container, GPU, not at all"),
+    Key("events", ("e",), "e", "what happened: starts, exits, jumps of memory, Xids, throttling, limits"),
+    Key("mark", ("m",), "m", "mark this moment: memory is told as the change since then; m again ends it"),
     Key("pause", ("p",), "p", "pause the screen, and go on"),
     Key("refresh", ("f11", "r"), "r", "sample now"),
     Key("back", ("comma",), ",", "look back: the reading before"),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from gputop import units
+from gputop.model import ProcessKey
 from gputop.processes import Target
+from gputop.processes.caution import cautions
 from gputop.processes.ending import Ending, Endings, Stage
+from gputop.processes.report import Owner
 from gputop.ui.cells import Line, Span, fit, width
 from gputop.ui.palette import gpu_role
 from gputop.ui.view import View
@@ -29,8 +31,11 @@ _STYLES: Final = {
 class KillText:
     """The lines on *endings* at *now* (epoch seconds, for ages)."""
 
-    def __init__(self, endings: Endings, view: View, now: float) -> None:
+    def __init__(
+        self, endings: Endings, view: View, now: float, owners: Mapping[ProcessKey, Owner] | None = None
+    ) -> None:
         self.endings, self.view, self._now = endings, view, now
+        self._owners = owners or {}
 
     def header(self, cells: int) -> Line:
         return ((_columns(cells, "PID", "USER", "AGE", "GPU", "MEMORY", "COMMAND"), "dim"),)
@@ -72,14 +77,7 @@ class KillText:
         facts = ending.facts
         if facts is None or ending.stage is not Stage.READY:
             return []
-        found = []
-        if facts.uid is not None and facts.uid != os.geteuid():
-            found.append(f"another user's process: it belongs to {facts.user or facts.uid}")
-        if facts.state == "T":
-            found.append("stopped: it is sent SIGCONT too, or the signal would wait")
-        elif facts.state == "D":
-            found.append("in the kernel (state D): it may not end before the driver lets go")
-        return found
+        return cautions(facts, self._owners.get(ending.target.key))
 
     def total(self, cells: int) -> list[Line]:
         endings = self.endings
@@ -88,8 +86,14 @@ class KillText:
             Stage.WAITING, Stage.READY, Stage.RUNNING, Stage.EXITED, Stage.RELEASED
         )  # fmt: skip
         by_gpu = endings.freed_by_gpu(chosen)
+        said: list[Line] = []
+        for one in endings.inherited:
+            style = "good" if one.released else "ghost"
+            said += [((part, style),) for part in wrap(
+                endings.inherited_words(one, self.view.settings.memory_unit), cells)]  # fmt: skip
+        said += [((words, "good"),) for words in endings.fallen_words(self.view.settings.memory_unit)]
         if not by_gpu:
-            return []
+            return said
         label = "Released " if chosen is done else "To be freed " if endings.sent else "Would free "
         spans: list[Span] = [(label, "dim"), (self.view.memory(sum(by_gpu.values())), "title+b")]
         if len(by_gpu) > 1 or len(endings.all) > 1:
@@ -98,7 +102,7 @@ class KillText:
                 index = name.removeprefix("GPU ")
                 role = gpu_role(int(index)) if index.isdecimal() else "text"
                 spans += [(" · ", "faint"), (name, role), (f" {self.view.memory(bytes_)}", "text")]
-        return [tuple(spans)]
+        return [*said, tuple(spans)]
 
     def left_out(self, hidden: Sequence[Target], cells: int) -> list[Line]:
         if not hidden:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from textual.message import Message
 
 from gputop.model import Snapshot
+from gputop.processes.report import LeakReport
 
 
 class SnapshotArrived(Message):
@@ -16,6 +17,17 @@ class SnapshotArrived(Message):
 
     def can_replace(self, message: Message) -> bool:
         return isinstance(message, SnapshotArrived)
+
+
+class ReportArrived(Message):
+    """The leak watch found something new; a newer report in the queue replaces it."""
+
+    def __init__(self, report: LeakReport) -> None:
+        super().__init__()
+        self.report = report
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, ReportArrived)
 
 
 class GpuEvent(Message):

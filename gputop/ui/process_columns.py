@@ -14,6 +14,7 @@ from gputop import settings, units
 from gputop.model import HostFacts
 from gputop.settings import Thresholds
 from gputop.ui.palette import gpu_role
+from gputop.ui.process_mark import Mark
 from gputop.ui.process_row import Row, place_of
 from gputop.ui.view import View
 
@@ -27,6 +28,7 @@ class Moment(NamedTuple):
     view: View
     at: float  # when the snapshot was taken
     uid: int = -1  # whose gputop it is
+    mark: Mark | None = None  # memory is told as the change since then
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +71,16 @@ def _gpu(row: Row, _: Moment) -> Cell:
     text = place(row)
     if row.dead:
         return f"†{text:>2}", "ghost"
+    if row.gone:
+        return text, "dim"
     return text, "text" if text.startswith("×") else gpu_role(row.process.gpu_index)
 
 
 def _pid(row: Row, _: Moment) -> Cell:
-    role = "dim" if row.is_part or row.is_launcher or row.process.exists is None else "ghost" if row.dead else "text"
+    if row.is_group:
+        return _BLANK
+    secondary = row.is_part or row.is_launcher or row.gone or row.process.exists is None
+    role = "dim" if secondary else "ghost" if row.dead else "text"
     return str(row.process.pid), role
 
 
@@ -82,7 +89,7 @@ def _user(row: Row, moment: Moment) -> Cell:
     if row.is_part or row.is_launcher:
         return _BLANK
     if facts is None or facts.user is None:
-        return _UNKNOWN
+        return (row.about.user, "ghost") if row.about.user else _UNKNOWN
     return facts.user, "text" if facts.uid == moment.uid else "dim"
 
 
@@ -94,8 +101,18 @@ def _memory(row: Row, moment: Moment) -> Cell:
     bytes_ = row.process.memory_bytes
     if bytes_ is None:
         return _UNKNOWN
-    role = "ghost" if row.dead else "dim" if row.is_part else "title"
+    if moment.mark is not None and not row.gone:
+        return _change(row, moment.mark, moment.view)
+    role = "ghost" if row.dead else "dim" if row.is_part or row.gone else "title"
     return _size(bytes_, 8, moment.view), role
+
+
+def _change(row: Row, mark: Mark, view: View) -> Cell:
+    change = mark.change(row)
+    if change is None:
+        return _UNKNOWN
+    role = "dim" if not change.bytes else "warning" if change.bytes > 0 else "good"
+    return change.text(view.settings.memory_unit), role
 
 
 def _memory_share(row: Row, _: Moment) -> Cell:
@@ -118,7 +135,7 @@ def _load(value: float | None, thresholds: Thresholds | None = None) -> Cell:
 
 def _live(row: Row) -> HostFacts | None:
     """What the host says now; of a dead process nothing is left but its name."""
-    return None if row.dead else row.facts
+    return None if row.dead or row.gone else row.facts
 
 
 def _cpu(row: Row, _: Moment) -> Cell:
@@ -168,7 +185,13 @@ def _age(row: Row, moment: Moment) -> Cell:
         return _BLANK
     if facts is None or facts.start_time is None:
         return _UNKNOWN
-    return units.duration(moment.at - facts.start_time), "dim"
+    return (_BLANK if row.gone else (units.duration(moment.at - facts.start_time), "dim"))
+
+
+def _where(row: Row, _: Moment) -> Cell:
+    if row.is_part or row.is_launcher:
+        return _BLANK
+    return (row.about.where, "ghost" if row.dead else "dim") if row.about.where else _UNKNOWN
 
 
 def _command(row: Row, _: Moment) -> Cell:
@@ -257,6 +280,8 @@ _ALL: Final = (
            _state, _of_host("state"), **_NAME, **_HOST),
     Column("age", "AGE", "time since the process started", 5,
            _age, _age_key),
+    Column("where", "WHERE", "whose it is: container, Slurm job, unit, tmux, terminal", 14,
+           _where, lambda row: row.about.where.casefold() or None, **_NAME),
     Column("command", "COMMAND", "command line; Left and Right scroll it", 20,
            _command, _text_of_host("command"), **_NAME, **_HOST),
 )  # fmt: skip
@@ -265,7 +290,8 @@ assert tuple(COLUMNS) == settings.COLUMNS
 
 #: What goes first where the screen is too narrow; the other columns stay.
 _DISPENSABLE: Final = (
-    "threads", "type", "dec", "enc", "state", "mem_bw", "gpu_mem_percent", "host_mem", "age", "user", "cpu", "sm",
+    "threads", "type", "dec", "enc", "state", "mem_bw", "gpu_mem_percent", "where", "host_mem", "age", "user", "cpu",
+    "sm",
 )  # fmt: skip
 _WIDE: Final = 100  # cells from which on names get more room
 _USER_WIDE: Final = 12

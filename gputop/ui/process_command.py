@@ -9,6 +9,7 @@ from typing import Final
 
 from rich.cells import set_cell_size
 
+from gputop import units
 from gputop.ui.cells import Span, plain, skip, width
 from gputop.ui.process_row import Row
 
@@ -44,19 +45,32 @@ def cell_spans(row: Row, unfolded: str = "▾ ", folded: str = "▸ ") -> tuple[
         fixed.append((f"(+{row.hidden}) ", "dim"))
     if row.is_part:
         return tuple(fixed), ((f"on GPU {row.process.gpu_index}", "dim"),)
+    if row.is_group:
+        said: list[Span] = [(row.about.group, "title"), (f"  {_processes(len(row.pids))}", "dim")]
+        if row.about.remark:
+            said.append((f"  ▲ {row.about.remark}", "warning"))
+        return tuple(fixed), tuple(said)
     if row.is_launcher:
         return tuple(fixed), ((f"parent of {len(row.pids)} processes, on no GPU itself", "dim"),)
     facts = row.facts
     if row.dead:
         fixed.append(("(dead) ", "ghost"))
+        words = (facts.command or facts.name) if facts is not None else row.about.command
+        held = ((f"  ← {row.about.held_by}", "warning"),) if row.about.held_by else ()
+        return tuple(fixed), ((words or "the driver lists it", "ghost"), *held)
+    if row.gone:
         words = (facts.command or facts.name) if facts is not None else None
-        return tuple(fixed), ((words or "the driver lists it", "ghost"),)
+        return ((f"exited {row.about.exited} ", "dim"),), ((words or units.UNKNOWN, "dim"),)
     if facts is None:
         unknown = "(host pid: not visible from here)" if row.process.exists is None else "…"
         return tuple(fixed), ((unknown, "dim"),)
     if facts.state in _STATES:
         fixed.append((_STATES[facts.state], "warning"))
     return tuple(fixed), command_spans(facts.command or facts.name or "…")
+
+
+def _processes(count: int) -> str:
+    return f"{count} process" if count == 1 else f"{count} processes"
 
 
 def clip(spans: Iterable[Span], offset: int, cells: int, left: str = "‹", right: str = "›") -> list[Span]:

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from gputop.model import Verdict
 from gputop.ui.cells import Line, Span, fit, line_width, width
 from gputop.ui.glyphs import ASCII
 from gputop.ui.process_columns import Layout, Moment
 from gputop.ui.process_command import cell_spans, clip, cut, spans_width
+from gputop.ui.process_mark import Mark
 from gputop.ui.process_row import Row
 from gputop.ui.view import View
 
 _ASCII_BRANCHES: Final = str.maketrans({"├": "|", "│": "|", "└": "`"})
 _KEPT_MOST: Final = 2048  # lines
+_LEAST_COMMAND: Final = 12  # cells of a command that a verdict after it leaves
+#: How the word of a verdict looks; the word tells, the colour helps.
+VERDICT_ROLES: Final[dict[Verdict | None, str]] = {
+    Verdict.LEAK: "critical+b",
+    Verdict.STUCK: "critical",
+    Verdict.SUSPECT: "warning",
+    Verdict.IDLE: "dim",
+    Verdict.NOTE: "dim",
+    None: "dim",
+}
 
 
 class _Kept(NamedTuple):
@@ -26,11 +38,14 @@ class _Kept(NamedTuple):
 class RowPainter:
     """Draws rows in one layout and view. The same line (the same object) comes again for a row that did not change."""
 
-    def __init__(self, layout: Layout, view: View, offset: int = 0, uid: int = -1) -> None:
+    def __init__(
+        self, layout: Layout, view: View, offset: int = 0, uid: int = -1, mark: Mark | None = None
+    ) -> None:
         self.layout = layout
         self.view = view
         self.offset = offset
         self.uid = uid
+        self.mark = mark
         self._ascii = view.glyphs is ASCII
         self._signs = (view.glyphs.unfolded + " ", view.glyphs.folded + " ")
         self._marks = ("<", ">") if self._ascii else ("‹", "›")
@@ -38,9 +53,10 @@ class RowPainter:
         self._commands: dict[tuple[object, ...], tuple[Span, ...]] = {}
         self._kept: dict[tuple[int, str, int | None, int | None], _Kept] = {}
 
-    def fits(self, layout: Layout, view: View, offset: int) -> bool:
-        """Whether this painter is one for *layout*, *view* and *offset*."""
-        return self.offset == offset and self.layout == layout and (self.view is view or self.view == view)
+    def fits(self, layout: Layout, view: View, offset: int, mark: Mark | None = None) -> bool:
+        """Whether this painter is one for *layout*, *view*, *offset* and *mark*."""
+        same = self.offset == offset and self.mark is mark and self.layout == layout
+        return same and (self.view is view or self.view == view)
 
     def line(self, row: Row, at: float, cursor: bool = False, tagged: bool = False) -> Line:
         """The line of *row*, exactly as wide as the layout, at time *at* (epoch seconds)."""
@@ -51,7 +67,7 @@ class RowPainter:
         kept = self._kept.get(place)
         if kept is not None and kept[0] is row and kept[1] == surface and kept[2] == tagged and kept[3] == age:
             return kept[4]
-        line = self._draw(row, Moment(self.view, at, self.uid), surface, tagged)
+        line = self._draw(row, Moment(self.view, at, self.uid, self.mark), surface, tagged)
         if len(self._kept) > _KEPT_MOST:
             self._kept.clear()
         self._kept[place] = _Kept(row, surface, tagged, age, line)
@@ -104,10 +120,17 @@ class RowPainter:
         fixed, scrolling = cell_spans(row, *self._signs)
         if self._ascii:
             fixed = tuple((text.translate(_ASCII_BRANCHES), role) for text, role in fixed)
+        said = row.about.words if row.about.verdict is not None and not row.is_part else ""
+        if said and cells >= len(said) + _LEAST_COMMAND:
+            cells -= len(said) + 2
+        else:
+            said = ""
         room = cells - spans_width(fixed)
         if room < 1:
-            return clip(fixed, 0, cells, *self._marks)
-        return [*fixed, *clip(scrolling, 0 if row.is_part else self.offset, room, *self._marks)]
+            spans = clip(fixed, 0, cells, *self._marks)
+        else:
+            spans = [*fixed, *clip(scrolling, 0 if row.is_part else self.offset, room, *self._marks)]
+        return [*spans, ("  ", "dim"), (said, VERDICT_ROLES[row.about.verdict])] if said else spans
 
 
 def _age_step(row: Row, at: float) -> int:
@@ -119,16 +142,19 @@ def _age_step(row: Row, at: float) -> int:
     return age if age < 3600 else -(age // 60) - 2
 
 
-def heading(layout: Layout, view: View, sort: str, descending: bool, focused: bool) -> Line:
+def heading(
+    layout: Layout, view: View, sort: str, descending: bool, focused: bool, marked: bool = False
+) -> Line:
     """The columns' names. The sort arrow follows its one, in the gap after the column where that is full."""
     arrow = view.glyphs.arrow_down if descending else view.glyphs.arrow_up
     usual = "title@bar" if focused else "dim@bar"
     spans: list[Span] = [(" ", usual)]
     for column, _, cells in layout.placed:
+        name = "ΔMEM" if marked and column.id == "gpu_mem" else column.heading
         if column.id != sort:
-            spans.append((fit(column.heading, cells, column.right) + " ", usual))
+            spans.append((fit(name, cells, column.right) + " ", usual))
         else:
-            name = column.heading + arrow
+            name += arrow
             text = fit(name, cells + 1) if len(name) > cells else fit(name, cells, column.right) + " "
             spans.append((text, "accent+b@bar"))
     return _exactly(spans, layout.cells, usual)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gputop.model import GpuProcess, HostFacts, Snapshot
+from gputop.ui.knowledge import NOTHING, About
 from gputop.ui.process_filter import text_of
 from gputop.ui.process_row import Row, added, place_of, summed
 
@@ -17,10 +18,13 @@ Capacities = Mapping[Any, int | None]
 class Node:
     """A process on the GPUs that pass the filter, kept from snapshot to snapshot to give the same rows again."""
 
-    __slots__ = ("capacities", "drawn", "facts", "part_rows", "parts", "pid", "row", "text")
+    __slots__ = ("about", "capacities", "drawn", "facts", "part_rows", "parts", "pid", "row", "text")
 
-    def __init__(self, parts: list[GpuProcess], facts: HostFacts | None, capacities: Capacities) -> None:
+    def __init__(
+        self, parts: list[GpuProcess], facts: HostFacts | None, capacities: Capacities, about: About = NOTHING
+    ) -> None:
         self.parts = parts
+        self.about = about
         self.pid = parts[0].pid
         self.facts = facts
         self.capacities = capacities
@@ -28,20 +32,23 @@ class Node:
         self.drawn: dict[int, Row] | None = None  # by the id of a row of this node
         self.part_rows: tuple[Row, ...] = ()
         if len(parts) == 1:
-            self.row = Row(parts[0], facts, _capacity(capacities, parts[0]))
+            self.row = Row(parts[0], facts, _capacity(capacities, parts[0]), about=about)
         else:
             parts_in_order = tuple(sorted(parts, key=place_of))
             sizes = [_capacity(capacities, part) for part in parts_in_order]
             self.part_rows = tuple(
-                Row(part, facts, size, is_part=True) for part, size in zip(parts_in_order, sizes, strict=True)
+                Row(part, facts, size, about=about, is_part=True)
+                for part, size in zip(parts_in_order, sizes, strict=True)
             )
-            self.row = Row(summed(parts_in_order), facts, added(sizes), parts_in_order)
+            self.row = Row(summed(parts_in_order), facts, added(sizes), parts_in_order, about)
 
-    def same(self, parts: list[GpuProcess], facts: HostFacts | None, capacities: Capacities) -> bool:
+    def same(
+        self, parts: list[GpuProcess], facts: HostFacts | None, capacities: Capacities, about: About = NOTHING
+    ) -> bool:
         mine = self.parts
         if mine[0] is not parts[0] or len(mine) != len(parts):
             return False
-        if self.facts is not facts or self.capacities is not capacities:
+        if self.facts is not facts or self.capacities is not capacities or self.about != about:
             return False
         return len(parts) == 1 or all(map(operator.is_, mine, parts))
 
@@ -64,9 +71,9 @@ class Node:
         if self.drawn is None:
             self.drawn = {}
         old = self.drawn.get(id(row))
-        if old is None or old[4:] != (is_part, branch, folded, hidden):
-            process, facts, capacity, parts = row[:4]
-            self.drawn[id(row)] = old = Row(process, facts, capacity, parts, is_part, branch, folded, hidden)
+        if old is None or old[5:] != (is_part, branch, folded, hidden):
+            process, facts, capacity, parts, about = row[:5]
+            self.drawn[id(row)] = old = Row(process, facts, capacity, parts, about, is_part, branch, folded, hidden)
         return old
 
 

@@ -21,11 +21,12 @@ _tie_of = operator.itemgetter(1)
 
 
 class Order(NamedTuple):
-    """How rows are ordered: the settings sort, sort_reverse and tree."""
+    """How rows are ordered: the settings sort, sort_reverse, tree and group."""
 
     column: str = "gpu_mem"
     reverse: bool = False
     tree: bool = False
+    group: str = ""  # "user", "job", "container" or "gpu"
 
     @property
     def descending(self) -> bool:
@@ -34,7 +35,7 @@ class Order(NamedTuple):
     @property
     def by_gpu(self) -> bool:
         """Whether a process on several GPUs is several rows, each among those of its GPU."""
-        return self.column == "gpu" and not self.tree
+        return self.column == "gpu" and not self.tree and not self.group
 
 
 class Ranks:

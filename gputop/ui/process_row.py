@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from gputop.model import GpuProcess, HostFacts, ProcessKey, RowKey
+from gputop.ui.knowledge import NOTHING, About
 
 #: The GPU "UUID" of the line that sums a process over several GPUs.
 ALL_GPUS: Final = ""
@@ -15,7 +16,7 @@ LAUNCHER: Final = ""
 
 class Row(NamedTuple):
     """A process on a GPU; or a process over several GPUs (a sum line, with ``parts``); or one of these parts; or the
-    parent on no GPU of several processes (``parts`` are theirs).
+    parent on no GPU of several processes (``parts`` are theirs); or the line of a group; or a process that is gone.
 
     Rows are compared by identity: the same object means that nothing on the line but the age can have changed.
     """
@@ -24,6 +25,7 @@ class Row(NamedTuple):
     facts: HostFacts | None = None  # of a dead process: the last known
     capacity_bytes: int | None = None  # memory of the GPU, MIG instance, or GPUs of a sum line
     parts: tuple[GpuProcess, ...] = ()
+    about: About = NOTHING
     is_part: bool = False
     branch: str = ""  # what the tree draws before the command
     folded: bool | None = None  # None: nothing to fold
@@ -49,7 +51,17 @@ class Row(NamedTuple):
 
     @property
     def dead(self) -> bool:
-        return self.process.exists is False
+        """The driver lists the pid, the host does not have it."""
+        return self.process.exists is False and not self.about.exited
+
+    @property
+    def is_group(self) -> bool:
+        return bool(self.about.group)
+
+    @property
+    def gone(self) -> bool:
+        """It exited, nothing is left of it but this line."""
+        return bool(self.about.exited)
 
 
 def place_of(process: GpuProcess) -> tuple[int, int, int]:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gputop.model import GpuProcess, HostFacts, Snapshot
-from gputop.ui.process_filter import Filter
+from gputop.ui.knowledge import Knowledge
+from gputop.ui.process_filter import Filter, text_of
+from gputop.ui.process_groups import Groups
 from gputop.ui.process_node import Capacities, Node, capacities_of
 from gputop.ui.process_order import Order, Ranks
 from gputop.ui.process_row import Row, added
@@ -38,13 +40,16 @@ class ProcessRows:
     """Orders the processes of one snapshot after another, remembering what keeps rows steady between them."""
 
     def __init__(self) -> None:
-        self.folded: set[int] = set()  # pids
+        self.folded: set[int] = set()  # pids, and numbers of groups
+        self.knowledge = Knowledge()
+        self.departed: tuple[Row, ...] = ()  # what exited lately: shown after all others
         self._listing = Listing()
         self._made_of: tuple[Any, ...] = ()
         self._known: dict[int, HostFacts | None] = {}
         self._nodes: dict[int, Node] = {}
         self._ranks = Ranks()
         self._tree = Tree()
+        self._groups = Groups()
         self._capacities: Capacities = {}
 
     def arrange(self, snapshot: Snapshot, filter_: Filter, order: Order) -> Listing:
@@ -52,7 +57,7 @@ class ProcessRows:
         capacities = capacities_of(snapshot)
         if capacities != self._capacities:
             self._capacities = capacities
-        made_of = (self._capacities, filter_, order, frozenset(self.folded))
+        made_of = (self._capacities, filter_, order, frozenset(self.folded), id(self.knowledge), self.departed)
         if made_of == self._made_of and self._listing.processes is snapshot.processes:
             return self._listing
         self._made_of = made_of
@@ -66,19 +71,32 @@ class ProcessRows:
         self._learn(groups)
         nodes = self._filtered(groups, filter_)
         self._ranks.begin(order, snapshot.taken_at)
-        if order.tree:
+        if order.group:
+            ordered = self._ranks.sort([(node, node.row) for node in nodes], order)
+            rows = self._groups.rows([node for node, _ in ordered], order, self.folded, self.knowledge.standouts)
+        elif order.tree:
             ordered = self._ranks.sort([(node, node.row) for node in nodes], order)
             rows = self._tree.rows([node for node, _ in ordered], self.folded)
         else:
             rows = self._flat(nodes, order)
         self._listing = Listing(
-            tuple(rows),
+            (*rows, *self._departed(filter_)),
             snapshot.processes,
             len(groups),
             {node.pid: node.row for node in nodes},
             self._known,
         )
         return self._listing
+
+    def _departed(self, filter_: Filter) -> list[Row]:
+        if not filter_:
+            return list(self.departed)
+        return [
+            row
+            for row in self.departed
+            if filter_.keeps_part(row.process)
+            and filter_.keeps(row.process, row.facts, text_of(row.process.pid, row.facts))
+        ]
 
     def _learn(self, groups: Mapping[int, list[GpuProcess]]) -> None:
         """Remember what the host said of a process for as long as the driver lists it: it may outlive it."""
@@ -89,7 +107,7 @@ class ProcessRows:
         self._known = now
 
     def _filtered(self, groups: Mapping[int, list[GpuProcess]], filter_: Filter) -> list[Node]:
-        before, known, capacities = self._nodes, self._known, self._capacities
+        before, known, capacities, of = self._nodes, self._known, self._capacities, self.knowledge.of
         some_parts, some = bool(filter_.part_tests), bool(filter_.process_tests)
         nodes: list[Node] = []
         now: dict[int, Node] = {}
@@ -100,8 +118,9 @@ class ProcessRows:
                     continue
             facts = known[pid]
             old = node = before.get(pid)
-            if node is None or not node.same(parts, facts, capacities):
-                node = Node(parts, facts, capacities)
+            about = of(parts[0].key if facts is None else facts.key, parts[0].exists is False)
+            if node is None or not node.same(parts, facts, capacities, about):
+                node = Node(parts, facts, capacities, about)
             now[pid] = node
             if some and not filter_.keeps(node.row.process, facts, node.words(old)):
                 continue

@@ -6,6 +6,7 @@ from gputop.model import Snapshot
 from gputop.ui.cells import Span
 from gputop.ui.process_columns import Layout
 from gputop.ui.process_filter import Filter
+from gputop.ui.process_mark import Mark
 from gputop.ui.process_row import Row, added
 from gputop.ui.process_rows import Listing
 from gputop.ui.process_tags import Tags
@@ -27,7 +28,7 @@ def what_is_shown(
         hidden = len(tagged - listing.shown.keys())
         left_out = f", {hidden} hidden" if hidden else ""
         said.append((f"{len(tagged)} tagged ({view.memory(bytes_)}{left_out})", "accent"))
-    if cursor is not None and not cursor.parts:
+    if cursor is not None and not cursor.parts and not cursor.gone:
         count, bytes_ = listing.on_gpu(cursor.process.gpu_uuid)
         said.append((f"GPU {cursor.process.gpu_index}: {_processes(count)}, {view.memory(bytes_)}", "dim"))
     if layout.left_out:
@@ -38,6 +39,15 @@ def what_is_shown(
             spans.append((f" {view.glyphs.bullet} ", "faint"))
         spans.append(words_and_role)
     return spans
+
+
+def what_changed(mark: Mark, snapshot: Snapshot, view: View) -> list[Span]:
+    """``Δ since 14:02:31 · GPU 0 +3.2G · ``."""
+    said = [mark.words]
+    for index, bytes_ in mark.on_gpus(snapshot):
+        said.append(f"GPU {index} {'+' if bytes_ > 0 else '-'}{view.memory(abs(bytes_))}")
+    bullet = f" {view.glyphs.bullet} "
+    return [(bullet.join(said), "accent"), (bullet, "faint")]
 
 
 def what_is_beyond(above: int, below: int, view: View) -> list[Span]:

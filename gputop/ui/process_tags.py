@@ -81,6 +81,12 @@ def targets(listing: Listing, tags: Tags, cursor: Row | None) -> Targets:
     """The tagged processes, else the one at the cursor. Where a filter hides all that are tagged, none: the one at the
     cursor is not what was asked for."""
     tagged = tags.listed(listing)
+    if not tagged and cursor is not None and cursor.gone:
+        gone = Target(cursor.process_key)
+        return Targets(refused=((gone, f"exited {cursor.about.exited}: nothing is left to signal"),))
+    if not tagged and cursor is not None and cursor.is_group:
+        group = Target(ProcessKey(len(cursor.pids), None))
+        return Targets(refused=((group, f"processes in {cursor.about.group}: Space tags them"),))
     if not tagged and cursor is not None and cursor.is_launcher:
         launcher = Target(ProcessKey(cursor.process.pid, None))
         return Targets(refused=((launcher, "on no GPU itself: Space tags the processes under it"),))

@@ -89,7 +89,7 @@ def test_columns_lie_side_by_side_and_the_sorted_one_stays(
 
 def test_what_there_is_no_room_for_is_said() -> None:
     layout = lay_out(DEFAULTS.columns, 60, "gpu_mem")
-    assert {column.id for column in layout.left_out} == {"host_mem", "age"}
+    assert {column.id for column in layout.left_out} == {"host_mem", "age", "where"}
     assert layout.command_cells >= 20
 
 

@@ -52,7 +52,7 @@ def simulated_machine(
     )
     host = SimulatedHost(world)
     investigator = SimulatedInvestigator(world, host)
-    return SimulatedMachine(name, SimulatedSource(world), host, SimulatedSignals(world), investigator)
+    return SimulatedMachine(name, SimulatedSource(world), host, SimulatedSignals(world, host), investigator)
 
 
 __all__ = ["SCENARIOS", "SimulatedMachine", "UnknownScenario", "simulated_machine"]

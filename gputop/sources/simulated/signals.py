@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Collection
 
+from gputop.model import ProcessKey
 from gputop.processes import Hold, Outcome, Result, Target
+from gputop.processes.kin import Kin, kin_among
+from gputop.sources.simulated.host import SimulatedHost
 from gputop.sources.simulated.machine import World
 from gputop.sources.simulated.population import SimulatedProcess
 
@@ -41,6 +45,11 @@ class SimulatedHold:
         with self._world.lock:
             return self._world.now() >= self._process.ends_at
 
+    def stuck_in(self) -> str | None:
+        with self._world.lock:
+            stuck = self._process.stuck and self._world.now() < self._process.ends_at
+        return "os_acquire_rwlock_read [nvidia]" if stuck else None
+
     def close(self) -> None:
         """Nothing to let go of."""
 
@@ -48,8 +57,8 @@ class SimulatedHold:
 class SimulatedSignals:
     """The way to end simulated processes."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, world: World, host: SimulatedHost) -> None:
+        self._world, self._host = world, host
 
     def hold(self, target: Target) -> Hold | Result:
         pid, ticks = target.key
@@ -67,6 +76,13 @@ class SimulatedSignals:
             if ticks is not None and ticks != process.start_ticks:
                 return Result(target, Outcome.PID_REUSED, f"{pid} is another process now: nothing sent")
             return SimulatedHold(self._world, process, target)
+
+    def kin(self, of: Collection[ProcessKey]) -> Kin:
+        with self._world.lock:
+            t = self._world.now()
+            living = [p for p in self._world.population.processes.values() if p.started <= t < p.ends_at]
+            return kin_among([self._host.facts_of(process, t) for process in living], of)
+
 
 
 def _name(number: int) -> str:

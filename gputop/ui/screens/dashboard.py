@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.screen import Screen
 
 from gputop import units
 from gputop.model import Snapshot
@@ -21,6 +20,7 @@ from gputop.ui.detail_history import DetailHistory
 from gputop.ui.keys import KEYS, Key
 from gputop.ui.layout import LEAST_HEIGHT, LEAST_WIDTH, Plan, plan
 from gputop.ui.looking_back import HistoryUntil, LookingBack
+from gputop.ui.screens.findings import FindingsScreen
 from gputop.ui.view import View
 from gputop.ui.widgets.footer import Footer
 from gputop.ui.widgets.gpu_area import GpuArea
@@ -40,7 +40,7 @@ NO_ANSWER_YET: Final = (
 )
 
 
-class Dashboard(Screen[None]):
+class Dashboard(FindingsScreen):
     """Draws what :meth:`show_snapshot` is given and does what the keys ask for."""
 
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
@@ -106,8 +106,9 @@ class Dashboard(Screen[None]):
         self._draw()
 
     def keep(self, snapshot: Snapshot) -> None:
-        """Keep *snapshot* for looking back."""
-        self.looking_back.add(snapshot)
+        """Keep *snapshot* for looking back, unless there was no answer to keep."""
+        if snapshot.gpus:
+            self.looking_back.add(snapshot)
 
     def _only_chosen(self, snapshot: Snapshot) -> Snapshot:
         chosen = only(snapshot, self.gputop.settings.gpus)[0]
@@ -155,6 +156,7 @@ class Dashboard(Screen[None]):
             now = None if past is None or latest is None else latest.taken_at
             self.chart.show_snapshot(snapshot, history, view, now, self.jumps())
         if self.table.display:
+            self.show_departed(snapshot.taken_at)
             self.table.show_snapshot(snapshot, view)
         self._want()
 
@@ -322,20 +324,11 @@ class Dashboard(Screen[None]):
             self.notify("gputop runs with --read-only: it sends no signals.", severity="warning", markup=False)
             return
         found = self.table.targets()
-        for target, words in found.refused:
-            self.notify(f"{target.key.pid}: {words}", severity="warning", markup=False)
-        if not found.chosen:
-            if not found.refused:
-                words = (
-                    "The tagged processes are hidden by the filter." if found.hidden else "No process is at the cursor."
-                )
-                self.notify(words, markup=False)
+        if not found.chosen and not found.refused:
+            words = "The tagged processes are hidden by the filter." if found.hidden else "No process is at the cursor."
+            self.notify(words, markup=False)
             return
-        from gputop.ui.screens.kill import KillScreen
-
-        self.app.push_screen(
-            KillScreen(found.chosen, found.hidden, gputop.signals, lambda: gputop.poller.latest, gputop.view)
-        )
+        self.kill(*found)
 
     def action_details(self) -> None:
         if self.gpus.has_focus and self.gpus.selected is not None:
@@ -353,6 +346,7 @@ class Dashboard(Screen[None]):
                     gputop.view,
                     gputop.signals,
                     self.past,
+                    gputop.insight,
                 )
             )
 
@@ -368,7 +362,10 @@ class Dashboard(Screen[None]):
         from gputop.ui.screens.gpu import GpuScreen
 
         gputop = self.gputop
-        self.app.push_screen(GpuScreen(uuid, lambda: gputop.poller.latest, gputop.history, gputop.view, self.past))
+        screen = GpuScreen(
+            uuid, lambda: gputop.poller.latest, gputop.history, gputop.view, self.past, gputop.insight
+        )
+        self.app.push_screen(screen)
 
     def action_tag(self) -> None:
         self.table.action_tag()

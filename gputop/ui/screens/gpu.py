@@ -8,9 +8,11 @@ from typing import Final
 
 from gputop.history import History
 from gputop.model import Gpu, Snapshot
+from gputop.processes.report import LeakReport
 from gputop.ui.cells import Line
 from gputop.ui.detail_history import DetailHistory
 from gputop.ui.gpu_text import GpuText
+from gputop.ui.insight import Insight
 from gputop.ui.view import View
 from gputop.ui.widgets.frame import Hint
 from gputop.ui.widgets.sheet import Part, Sheet
@@ -22,7 +24,8 @@ _LOOK: Final = 0.2  # seconds
 class GpuScreen(Sheet[None]):
     """Details of the GPU *uuid*. *snapshot_of* gives the newest snapshot, *history* the curves.
 
-    *past* is what the application has kept of event reasons; without it their timeline begins now.
+    *past* is what the application has kept of event reasons; without it their timeline begins now. *insight* knows
+    where the bytes are.
     """
 
     def __init__(
@@ -32,10 +35,12 @@ class GpuScreen(Sheet[None]):
         history: History,
         view: View,
         past: DetailHistory | None = None,
+        insight: Insight | None = None,
     ) -> None:
         super().__init__(view)
         self.uuid = uuid
         self._snapshot_of, self._history = snapshot_of, history
+        self._insight = insight
         self._past, self._own_past = past or DetailHistory(), past is None
         self._snapshot: Snapshot | None = None
         self._gpu: Gpu | None = None
@@ -95,4 +100,10 @@ class GpuScreen(Sheet[None]):
         gpu = self._gpu
         if gpu is None:
             return ()
-        return GpuText(gpu, self._snapshot, self._history, self._past, self.view, cells).parts()
+        return GpuText(gpu, self._snapshot, self._history, self._past, self.view, cells, self._report()).parts()
+
+    def _report(self) -> LeakReport | None:
+        return None if self._insight is None else self._insight.report
+
+    def show_report(self, report: LeakReport) -> None:
+        self.draw()

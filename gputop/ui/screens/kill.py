@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Final, NamedTuple
 
 from textual import events
 
-from gputop.model import Snapshot
+from gputop.model import HostFacts, ProcessKey, Snapshot
 from gputop.processes import Signals, Target
+from gputop.processes.aftermath import Inheritance
+from gputop.processes.audit import ActionLog
+from gputop.processes.course import Course, Step, scope
 from gputop.processes.ending import Endings, Stage
+from gputop.processes.kin import Extent, Kin
+from gputop.processes.report import Ghost, LeakReport
 from gputop.processes.signal_table import SIGNALS, SignalEntry, parse_signal, signal_name
 from gputop.ui.background import in_background
-from gputop.ui.cells import Line, fit
+from gputop.ui.cells import Line, fit, width
+from gputop.ui.kill_targets import holders_as_targets
 from gputop.ui.kill_text import KillText
 from gputop.ui.view import View
 from gputop.ui.widgets.dialog import Dialog
@@ -32,6 +38,8 @@ class _Choice(NamedTuple):
     letter: str = ""  # goes to the line, does nothing more: k is pressed twice easily
     only_survivors: bool = False
     other: bool = False
+    whole: bool = False  # SIGTERM, and after the grace time SIGKILL
+    holders: bool = False  # go on with those that keep the memory
 
 
 _OFFERED: Final = (
@@ -39,7 +47,13 @@ _OFFERED: Final = (
     _Choice("SIGKILL", "ends it at once; it cannot clean up", signal.SIGKILL, "k"),
     _Choice("SIGINT", "as Ctrl+C; kind to Python and torchrun", signal.SIGINT, "i"),
 )
+_END: Final = "End"
+_EXTENTS: Final = (Extent.DESCENDANTS, Extent.GROUP, Extent.SESSION)
 _OTHER: Final = _Choice("Other…", "any signal, by name or number", other=True)
+
+
+def _no_report() -> LeakReport:
+    return LeakReport(0.0)
 
 
 class KillScreen(Dialog[None]):
@@ -47,6 +61,10 @@ class KillScreen(Dialog[None]):
 
     *hidden* were tagged but a filter hides them: they are named and left out. *snapshot_of* gives the newest snapshot,
     in which the memory is seen to come back. When it is closed, what became of them stays as a toast.
+
+    *extent* says what *targets* are; Left and Right take in their descendants, groups and sessions. *inherited* is the
+    memory of dead pids that they hold, *facts* are those of targets on no GPU. *report_of* gives the newest leak
+    report, *scan_now* asks for another look at holders, *log* takes a line for every signal.
 
     No single letter sends anything: letters go to a line, Enter sends what the line says.
     """
@@ -60,11 +78,24 @@ class KillScreen(Dialog[None]):
         signals: Signals,
         snapshot_of: Callable[[], Snapshot | None],
         view: View,
+        *,
+        extent: Extent = Extent.PROCESS,
+        inherited: Sequence[Inheritance] = (),
+        facts: Mapping[ProcessKey, HostFacts] | None = None,
+        report_of: Callable[[], LeakReport] | None = None,
+        scan_now: Callable[[], None] | None = None,
+        log: ActionLog | None = None,
     ) -> None:
         super().__init__(view)
         self._signals, self._snapshot_of, self._hidden = signals, snapshot_of, tuple(hidden)
         self._snapshot = snapshot_of()
-        self.endings = Endings(targets, self._snapshot)
+        self._chosen, self._facts, self._inherited = tuple(targets), dict(facts or {}), tuple(inherited)
+        self._report_of, self._scan_now, self._log = report_of or _no_report, scan_now, log
+        self._base = self.extent = extent
+        self._kin: Kin | None = None  # None: not looked up yet
+        self._course: Course | None = None
+        self._scanned = False
+        self.endings = self._endings(self._chosen, self._facts)
         self._at = 0  # the line of the list: Cancel
         self._first = 0  # of the lines about the targets
         self._about_rows = self._about_total = 0
@@ -77,8 +108,16 @@ class KillScreen(Dialog[None]):
 
     def on_mount(self) -> None:
         super().on_mount()
-        self._in_background(lambda: self.endings.take(self._signals))
+        self._in_background(self._take)
         self.set_interval(_TICK, self._tick)
+
+    def _endings(self, targets: Sequence[Target], facts: Mapping[ProcessKey, HostFacts]) -> Endings:
+        return Endings(targets, self._snapshot, facts=facts, inherited=self._inherited, log=self._log)
+
+    def _take(self) -> None:
+        self.endings.take(self._signals)
+        if self._kin is None:
+            self._kin = self._signals.kin([target.key for target in self._chosen])
 
     def _in_background(self, work: Callable[[], None]) -> None:
         self._busy = True
@@ -90,8 +129,59 @@ class KillScreen(Dialog[None]):
             self.endings.close()
         self.draw()
 
+    # --------------------------------------------------------------- the scope
+
+    def extents(self) -> list[Extent]:
+        """What the signal can be made to reach: each takes in somebody whom those before it do not."""
+        found = [self._base]
+        seen = {target.key for target in self._chosen}
+        for extent in _EXTENTS:
+            members = {facts.key for facts in self._kin.of(extent)} if self._kin is not None else set()
+            if members - seen:
+                found.append(extent)
+                seen |= members
+        return found
+
+    def _reach(self, step: int) -> None:
+        """Take in more, or fewer."""
+        extents = self.extents()
+        if self._busy or self.endings.sent or len(extents) == 1 or self._kin is None:
+            return
+        self.extent = extents[(extents.index(self.extent) + step) % len(extents)]
+        self.endings.close()
+        targets, facts = scope(self._chosen, self._kin.of(self.extent))
+        self.endings = self._endings(targets, {**facts, **self._facts})
+        self._at = self._first = 0
+        self._in_background(self._take)
+
+    def stop_commands(self) -> list[str]:
+        """How those who look after the targets end them: ``docker stop ID``."""
+        owners = self._report_of().owners
+        found = (owners[e.target.key].stop_with for e in self.endings.all if e.target.key in owners)
+        return list(dict.fromkeys(command for command in found if command))
+
+    def _copy(self) -> None:
+        commands = self.stop_commands()
+        if commands:
+            self.app.copy_to_clipboard("\n".join(commands))
+            self.notify(f"copied: {'; '.join(commands)}", timeout=3, markup=False)
+
+    def _holders(self) -> list[Ghost]:
+        """Dead pids whose memory is still held, with those who hold it, as far as they are known by now."""
+        kept = self.endings.kept
+        if kept and not self._scanned and self._scan_now is not None:
+            self._scanned = True
+            self._scan_now()
+        ended = {ending.target.key for ending in self.endings.all}
+        ghosts = (self._report_of().ghost(pid) for pid in kept)
+        return [ghost for ghost in ghosts if ghost is not None and not ended.issuperset(ghost.targets)]
+
     def _tick(self) -> None:
         if self._busy:
+            return
+        if self._course is not None and self._course.due:
+            course, newest = self._course, self._snapshot_of()
+            self._in_background(lambda: course.act(newest))
             return
         snapshot = self._snapshot_of()
         self.endings.watch()
@@ -107,11 +197,21 @@ class KillScreen(Dialog[None]):
         endings = self.endings
         if endings.sent or not endings.those(Stage.READY, Stage.WAITING):
             found = [_Choice("Close", "")]
+            if self._course is not None and self._course.step is not Step.DONE:
+                found = [_Choice("Close", "nothing more is sent")]
+                found.append(_Choice("SIGKILL", "now, to what is left", signal.SIGKILL, "k"))
+                return found
+            if ghosts := self._holders():
+                who = ", ".join(str(key.pid) for ghost in ghosts for key in ghost.targets[:4])
+                found.append(_Choice("Holders", f"end those that keep the memory: {who}", holders=True, letter="h"))
             if survivors := endings.survivors:
                 who = f"the {len(survivors)} still running" if len(survivors) > 1 else "it, still running"
                 found.append(_Choice("SIGKILL", f"to {who}", signal.SIGKILL, "k", only_survivors=True))
             return found
-        found = [_Choice("Cancel", "nothing is sent"), *_OFFERED]
+        grace = self.view.settings.kill_grace
+        first = ", the leader first" if self.extent in _EXTENTS else ""
+        words = f"SIGTERM{first}; after {grace} s SIGKILL to what is left"
+        found = [_Choice("Cancel", "nothing is sent"), _Choice(_END, words, letter="e", whole=True), *_OFFERED]
         if self._chosen_other is not None:
             found.append(self._chosen_other)
         return [*found, _OTHER]
@@ -154,6 +254,10 @@ class KillScreen(Dialog[None]):
                 self._at = 0
             case "end":
                 self._at = len(choices) - 1
+            case "left" | "right":
+                self._reach(1 if event.key == "right" else -1)
+            case "c":
+                self._copy()
             case "pagedown" | "pageup":
                 self._scroll(1 if event.key == "pagedown" else -1)
             case "enter":
@@ -188,27 +292,62 @@ class KillScreen(Dialog[None]):
         offered = next((n for n, choice in enumerate(self.choices()) if choice.number == number), None)
         if offered is None:
             self._chosen_other = _Choice(signal_name(number), meaning, number)
-            offered = len(_OFFERED) + 1
+            offered = len(self.choices()) - 2  # right before the line it was typed at
         self._at = offered
 
     def _choose(self, choice: _Choice) -> None:
         if choice.other:
             self._entry, self._match = Entry(), 0
+        elif choice.holders:
+            self._go_on()
+        elif choice.whole:
+            if not self._busy:
+                self._course = Course(self.endings, self._signals, self.extent, self.view.settings.kill_grace)
+                self._at = 0
         elif choice.number is None:
             self._close()
         elif not self._busy:
             to = self.endings.survivors if choice.only_survivors else None
             number, snapshot = choice.number, self._snapshot_of()
             self._at = 0
+            if self._course is not None:
+                self._course.stop()
+                to = self.endings.those(Stage.RUNNING, Stage.READY)
             self._in_background(lambda: self.endings.send(number, to, snapshot))
+
+    def _go_on(self) -> None:
+        """Close, and ask about those that keep the memory."""
+        ghosts = self._holders()
+        targets, inherited, facts = holders_as_targets(ghosts)
+        screen = KillScreen(
+            targets, (), self._signals, self._snapshot_of, self.view, extent=Extent.HOLDERS, inherited=inherited,
+            facts=facts, report_of=self._report_of, scan_now=self._scan_now, log=self._log,
+        )  # fmt: skip
+        app = self.app
+        self._close()
+        app.push_screen(screen)
 
     def _close(self) -> None:
         self._leaving = True
+        if self._course is not None:
+            self._course.stop()
         if not self._busy:
             self.endings.close()
         if self.endings.sent:
             bad = self.endings.those(Stage.RUNNING, Stage.KEPT, Stage.REFUSED)
-            words = self.endings.summary(self.view.settings.memory_unit)
+            words = "; ".join(
+                (
+                    self.endings.summary(self.view.settings.memory_unit),
+                    *(
+                        self.endings.inherited_words(one, self.view.settings.memory_unit)
+                        for one in self._inherited
+                        if not one.released
+                    ),
+                    *self.endings.fallen_words(self.view.settings.memory_unit),
+                )
+            )
+            if self._log is not None and self._log.problem is not None:
+                words += f". {self._log.problem}"
             self.app.notify(words, severity="warning" if bad else "information", timeout=10, markup=False)
         self.dismiss()
 
@@ -252,17 +391,20 @@ class KillScreen(Dialog[None]):
         scroll: tuple[Hint, ...] = (("PgUp PgDn", "scroll"),) if self._about_total > self._about_rows else ()
         if len(self.choices()) == 1:
             return (("Enter", "close"), *scroll)
-        return (("↑↓", "choose"), ("Enter", "do it"), ("Esc", "close" if self.endings.sent else "cancel"), *scroll)
+        reach: tuple[Hint, ...] = (("←→", "scope"),) if not self.endings.sent and len(self.extents()) > 1 else ()
+        copy: tuple[Hint, ...] = (("c", "copy the command"),) if self.stop_commands() else ()
+        close = "close" if self.endings.sent else "cancel"
+        return (("↑↓", "choose"), ("Enter", "do it"), ("Esc", close), *reach, *copy, *scroll)
 
     def content(self, cells: int, rows: int) -> Sequence[Line]:
         roomy = rows >= 16
         below = self._typing(cells, 8 if roomy else 5) if self._entry is not None else self._list(cells)
         now = self._snapshot.taken_at if self._snapshot is not None else 0.0
-        text = KillText(self.endings, self.view, now)
+        text = KillText(self.endings, self.view, now, self._report_of().owners)
         total = text.total(cells)
         about = [line for ending in self.endings.all for line in text.about(ending, cells)]
         about += text.left_out(self._hidden, cells)
-        spare = rows - len(below) - len(total) - 1
+        spare = rows - len(below) - len(total) - 1 - len(self._scope_line(cells))
         gaps = 3 if roomy and spare > 6 else 0
         self._about_rows, self._about_total = max(1, spare - gaps), len(about)
         self._first = max(0, min(self._first, self._about_total - self._about_rows))
@@ -270,9 +412,28 @@ class KillScreen(Dialog[None]):
         if (more := self._about_total - self._about_rows - self._first) > 0:
             seen[-1] = ((f"  … {more + 1} more lines", "dim"),)
         gap: list[Line] = [()] if gaps else []
-        lines = [*gap, text.header(cells), *seen, *total, *gap, *below, *gap]
+        lines = [*gap, *self._scope_line(cells), text.header(cells), *seen, *total, *gap, *below, *gap]
         self._list_row = len(lines) - len(gap) - len(below)
         return lines
+
+    def _scope_line(self, cells: int) -> list[Line]:
+        """What is reached, and the countdown where there is one."""
+        course = self._course
+        if course is not None and (left := course.seconds_left) is not None:
+            joined = f"; {course.joined} more appeared meanwhile" if course.joined else ""
+            words = f"SIGKILL to what is left in {left:.0f} s{joined}"
+            return [((fit(words, cells), "warning+b"),)]
+        extents = self.extents()
+        if self._base is Extent.PROCESS and len(extents) == 1:
+            return []
+        others = [f"{extent.value}: {len(self._kin.of(extent)) + len(self._chosen)}" if self._kin is not None else ""
+                  for extent in extents if extent is not self.extent and extent is not self._base]  # fmt: skip
+        more = f"   {'  '.join(others)}" if others and not self.endings.sent else ""
+        spans: Line = (
+            ("Scope ", "dim"), (f"{self.extent.value} ({len(self.endings.all)})", "accent+b"),
+            (more if width(more) < cells - 40 else "", "dim"),
+        )  # fmt: skip
+        return [spans]
 
     def _list(self, cells: int) -> list[Line]:
         choices = self.choices()

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from gputop import units
 from gputop.model import GpuProcess, HostFacts, ProcessKey, Snapshot
 from gputop.processes import ProcessDetails, Signals, Target
+from gputop.processes.kin import Extent
+from gputop.processes.report import Ghost, LeakReport, Owner
 from gputop.ui.background import in_background
 from gputop.ui.cells import Line, Span, fit
 from gputop.ui.detail_history import DetailHistory
 from gputop.ui.gpu_parts import tall_sparkline
+from gputop.ui.insight import Insight
+from gputop.ui.kill_targets import holders_as_targets
+from gputop.ui.leak_text import about_holders, about_verdict
 from gputop.ui.palette import gpu_role, soft_role
 from gputop.ui.view import View
 from gputop.ui.widgets.frame import Hint
@@ -39,7 +44,7 @@ class ProcessScreen(Sheet[None]):
 
     *snapshot_of* gives the newest snapshot; *fetch* asks the host for details (None: gone), in a thread of its own.
     *signals* None: read-only, no kill from here. *past* is what the application has kept of all processes; without it
-    the curves begin now.
+    the curves begin now. *insight* knows whose it is and what is thought of it.
     """
 
     def __init__(
@@ -50,10 +55,12 @@ class ProcessScreen(Sheet[None]):
         view: View,
         signals: Signals | None = None,
         past: DetailHistory | None = None,
+        insight: Insight | None = None,
     ) -> None:
         super().__init__(view)
         self.key = process.key
         self._snapshot_of, self._fetch, self._signals = snapshot_of, fetch, signals
+        self._insight = insight
         self._past, self._own_past = past or DetailHistory(), past is None
         self._snapshot: Snapshot | None = None
         self._rows: tuple[GpuProcess, ...] = (process,)
@@ -116,8 +123,23 @@ class ProcessScreen(Sheet[None]):
             sum(row.memory_bytes or 0 for row in self._rows) if self._rows else None,
             tuple(dict.fromkeys(row.gpu_uuid for row in self._rows)),
         )
-        self.app.push_screen(KillScreen((target,), (), self._signals, self._snapshot_of, self.view))
+        targets = [target]
+        options: dict[str, Any] = {}
+        if self._insight is not None:
+            insight = self._insight
+            options = {"report_of": lambda: insight.report, "scan_now": insight.scan_now, "log": insight.log}
+            ghost = self._ghost()
+            if ghost is not None and ghost.targets:
+                targets, inherited, known = holders_as_targets([ghost])
+                options |= {"extent": Extent.HOLDERS, "inherited": inherited, "facts": known}
+        self.app.push_screen(KillScreen(targets, (), self._signals, self._snapshot_of, self.view, **options))
         return True
+
+    def _ghost(self) -> Ghost | None:
+        return None if self._insight is None else self._insight.report.ghost(self.key.pid)
+
+    def show_report(self, report: LeakReport) -> None:
+        self.draw()
 
     # ------------------------------------------------------------------ drawing
 
@@ -155,7 +177,8 @@ class ProcessScreen(Sheet[None]):
 
     def parts(self, cells: int) -> Sequence[Part]:
         details = self._details
-        found = [Part("GPU memory", self._gpu_memory(cells)), Part("Process", self._process(cells))]
+        found = [Part("GPU memory", self._gpu_memory(cells)), *self._thoughts(cells)]
+        found.append(Part("Process", self._process(cells)))
         if details is None:
             waiting = "the host is being asked…" if self._gone_at is None else "nothing more is known"
             return [*found, Part("Host", [((waiting, "dim"),)])]
@@ -163,6 +186,61 @@ class ProcessScreen(Sheet[None]):
         found.append(Part("Parents", self._family(details.ancestors, cells, deeper=True)))
         found.append(Part(f"Children ({len(details.children)})", self._family(details.children, cells, deeper=False)))
         found.append(Part("Environment (of an allow-list)", self._environment(details, cells)))
+        return found
+
+    def _thoughts(self, cells: int) -> list[Part]:
+        """What is thought of it, who keeps its memory, and whose it is."""
+        if self._insight is None:
+            return []
+        report = self._insight.report
+        found = []
+        ghost = self._ghost() if self._gone_at is not None else None
+        key = ProcessKey(self.key.pid, None) if ghost is not None else self.key
+        verdict = report.verdict_of(key)
+        if verdict is not None:
+            title = f"{verdict.verdict.name}: why, and what would make it wrong"
+            found.append(Part(title, about_verdict(verdict, report, self.view, cells)))
+        elif ghost is not None:
+            found.append(Part("Who keeps its memory", about_holders(ghost, report, self.view, cells)))
+        owner = report.owners.get(self.key)
+        if owner is not None:
+            rows = [line for label, text in owner.facts() for line in field(label, text, cells, label_cells=22)]
+            rows += [
+                line for gpu in self._cuda_names(owner) for line in field("CUDA calls it", gpu, cells, label_cells=22)
+            ]
+            if not owner.readable:
+                rows.append((("another user's: what only its environment tells is not known", "dim"),))
+            found.append(
+                Part("Who is it", rows or [(("nothing stands out: no container, job, unit or terminal", "dim"),)])
+            )
+        for standout in report.standouts:
+            if standout.process == self.key:
+                found.append(
+                    Part(
+                        f"Beside its peers in {standout.job}", [((w, "warning"),) for w in wrap(standout.words, cells)]
+                    )
+                )
+        return found
+
+    def _cuda_names(self, owner: Owner) -> list[str]:
+        """The number by which the process itself knows each GPU: its place in CUDA_VISIBLE_DEVICES."""
+        if owner.visible_devices is None or self._snapshot is None:
+            return []
+        names = [name.strip() for name in owner.visible_devices.split(",")]
+        found = []
+        for row in self._rows:
+            gpu = self._snapshot.gpu(row.gpu_uuid)
+            if gpu is None:
+                continue
+            for n, name in enumerate(names):
+                by_uuid = name.startswith("GPU-") and gpu.uuid.startswith(name)
+                if by_uuid or (name == str(gpu.index) and owner.device_order in (None, "PCI_BUS_ID")):
+                    sure = (
+                        ""
+                        if by_uuid or owner.device_order == "PCI_BUS_ID"
+                        else " (where CUDA counts as the driver does)"
+                    )
+                    found.append(f"GPU {gpu.index} is cuda:{n} to it{sure}")
         return found
 
     def _gpu_memory(self, cells: int) -> list[Line]:

@@ -10,6 +10,7 @@ from textual.message import Message
 
 from gputop.history import History
 from gputop.model import Gpu, GpuProcess, Snapshot
+from gputop.processes.report import LeakReport
 from gputop.ui.board import Board
 from gputop.ui.cells import Line, fit
 from gputop.ui.gpu_cards import card
@@ -18,6 +19,15 @@ from gputop.ui.gpu_parts import GpuDrawing
 from gputop.ui.gpu_state import memory_parts
 from gputop.ui.layout import Plan
 from gputop.ui.view import View
+
+
+def held_by(report: LeakReport, uuid: str) -> str:
+    """Who keeps the memory of the largest ghost on a GPU: ``50377 +3``; empty where that is not known."""
+    for ghost in report.ghosts:
+        if ghost.targets and any(on == uuid for on, _ in ghost.memory):
+            more = f" +{len(ghost.targets) - 1}" if len(ghost.targets) > 1 else ""
+            return f"{ghost.targets[0].pid}{more}"
+    return ""
 
 
 class GpuArea(Board):
@@ -45,6 +55,7 @@ class GpuArea(Board):
         self.selected: str | None = None  # the UUID; shown only while focused
         self._scene: tuple[Snapshot, History, Plan, View] | None = None
         self._gpus: tuple[Gpu, ...] = ()
+        self._report = LeakReport(0.0)
         self._top = 0  # first line shown
         self._lines_of: list[tuple[int, int, int, int, str]] = []  # y, y after, x, x after, UUID; in lines of all GPUs
 
@@ -53,6 +64,12 @@ class GpuArea(Board):
     ) -> None:
         self._scene, self._gpus = (snapshot, history, plan, view), gpus
         self._draw_gpus()
+
+    def show_report(self, report: LeakReport) -> None:
+        """Say of the GPUs' memory what was found out."""
+        if report.gaps != self._report.gaps or report.ghosts != self._report.ghosts:
+            self._report = report
+            self._draw_gpus()
 
     def _draw_gpus(self) -> None:
         if self._scene is None:
@@ -71,6 +88,8 @@ class GpuArea(Board):
                 history.track(gpu.uuid),
                 snapshot.taken_at,
                 selected=self.has_focus and gpu.uuid == self.selected,
+                gap=self._report.gap(gpu.uuid),
+                held_by=held_by(self._report, gpu.uuid),
             )
             for gpu in self._gpus
         ]

@@ -12,14 +12,16 @@ from textual.message import Message
 from gputop.model import GpuProcess, Snapshot
 from gputop.ui.board import Board
 from gputop.ui.cells import Line
+from gputop.ui.knowledge import Knowledge
 from gputop.ui.process_columns import COLUMNS, Layout, lay_out, place
 from gputop.ui.process_cursor import Cursor
 from gputop.ui.process_filter import Filter
 from gputop.ui.process_lines import RowPainter, heading, message, status
+from gputop.ui.process_mark import Mark
 from gputop.ui.process_order import Order
 from gputop.ui.process_row import Row
 from gputop.ui.process_rows import Listing, ProcessRows
-from gputop.ui.process_status import what_is_beyond, what_is_shown, why_empty
+from gputop.ui.process_status import what_changed, what_is_beyond, what_is_shown, why_empty
 from gputop.ui.process_tags import Tags, Targets, targets
 from gputop.ui.view import View
 
@@ -81,6 +83,7 @@ class ProcessTable(Board):
         self._place_cells = 0
         self._painter: RowPainter | None = None
         self._uid = os.getuid()
+        self.mark: Mark | None = None  # memory is told as the change since then
 
     # -- what others ask for
 
@@ -93,16 +96,34 @@ class ProcessTable(Board):
         self._snapshot = snapshot
         self._arrange()
 
+    def know(self, knowledge: Knowledge) -> None:
+        """Say of the processes what is known of them now."""
+        if knowledge != self._rows.knowledge:
+            self._rows.knowledge = knowledge
+            self._arrange()
+
+    def keep_departed(self, departed: tuple[Row, ...]) -> None:
+        """Show these after all others: processes that exited lately."""
+        if departed != self._rows.departed:
+            self._rows.departed = departed
+            self._arrange()
+
+    def set_mark(self, mark: Mark | None) -> None:
+        """Tell memory as the change since *mark*; None: as it is."""
+        self.mark = mark
+        self._draw_all()
+
     @property
     def visible_pids(self) -> frozenset[int]:
         """Pids of the rows in sight, and of the tagged ones: host facts of these are wanted fresh."""
-        pids = {row.process.pid for row in self._in_sight() if not row.is_launcher}
+        pids = {row.process.pid for row in self._in_sight() if not row.is_launcher and not row.gone}
         return frozenset(pids | {key.pid for key in self._tags})
 
     @property
     def wants_all(self) -> bool:
         """Whether the order or the filter depends on what the host says about processes out of sight."""
-        return self._order.tree or COLUMNS[self._order.column].from_host or self._filter.reads_host
+        order = self._order
+        return order.tree or bool(order.group) or COLUMNS[order.column].from_host or self._filter.reads_host
 
     @property
     def cursor_row(self) -> Row | None:
@@ -211,8 +232,9 @@ class ProcessTable(Board):
             return
         if row.is_launcher:
             self._tags.toggle_all(self._listing.shown[pid] for pid in row.pids)
-        elif not self._tags.toggle(row):
-            self.notify(f"{row.process.pid} is dead: nothing to tag", severity="warning", timeout=3, markup=False)
+        elif row.gone or not self._tags.toggle(row):
+            words = f"{row.process.pid} is {'gone' if row.gone else 'dead'}: nothing to tag"
+            self.notify(words, severity="warning", timeout=3, markup=False)
         rows = self._listing.rows
         others = (n for n in range(self._cursor.at + 1, len(rows)) if rows[n].process.pid not in row.pids)
         self._move(next(others, self._cursor.at), redraw=True)
@@ -284,9 +306,14 @@ class ProcessTable(Board):
     def _fold(self, folded: bool) -> None:
         """Fold or unfold at the cursor; folding a GPU's line folds the sum it belongs to."""
         row = self.cursor_row
-        if row is None or (row.folded is None and not row.is_part):
+        if row is None:
             return
         pid = row.process.pid
+        if self._order.group and not row.is_group:
+            above = self._listing.rows[self._cursor.at :: -1]
+            pid = next((line.process.pid for line in above if line.is_group), pid)
+        elif row.folded is None and not row.is_part:
+            return
         (self._rows.folded.add if folded else self._rows.folded.discard)(pid)
         self._arrange()
 
@@ -338,6 +365,8 @@ class ProcessTable(Board):
 
     def _status(self, layout: Layout, view: View) -> Line:
         said = what_is_shown(self._listing, self._filter, self._tags, self.cursor_row, layout, view)
+        if self.mark is not None and self._snapshot is not None:
+            said = [*what_changed(self.mark, self._snapshot, view), *said]
         below = max(0, len(self._listing.rows) - self._cursor.top - self._body)
         return status(layout.cells, said, what_is_beyond(self._cursor.top, below, view))
 
@@ -350,9 +379,10 @@ class ProcessTable(Board):
         cursor.keep_in_sight(len(self._listing.rows), body)
         layout = lay_out(view.settings.columns, cells, self._order.column, self._pid_digits, self._place_cells)
         painter = self._painter
-        if painter is None or not painter.fits(layout, view, self._offset):
-            painter = self._painter = RowPainter(layout, view, self._offset, self._uid)
-        lines: list[Line] = [heading(layout, view, self._order.column, self._order.descending, self.has_focus)]
+        if painter is None or not painter.fits(layout, view, self._offset, self.mark):
+            painter = self._painter = RowPainter(layout, view, self._offset, self._uid, self.mark)
+        order, marked = self._order, self.mark is not None
+        lines: list[Line] = [heading(layout, view, order.column, order.descending, self.has_focus, marked)]
         tags, at = self._tags, snapshot.taken_at
         tagged = bool(tags)
         for n, row in enumerate(self._in_sight(), cursor.top):
@@ -367,4 +397,5 @@ class ProcessTable(Board):
 
 def _order_of(view: View) -> Order:
     settings = view.settings
-    return Order(settings.sort, settings.sort_reverse, settings.tree)
+    group = "" if settings.group == "none" else settings.group
+    return Order(settings.sort, settings.sort_reverse, settings.tree and not group, group)

@@ -1,0 +1,317 @@
+"""What happened while nobody looked: processes that came, died and jumped, GPUs that were lost, hot or held down.
+
+Fed with every snapshot by one thread. Bounded: the oldest events and the oldest dead are forgotten first.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from gputop import units
+from gputop.model import Gpu, GpuProcess, HostFacts, ProcessKey, Severity, Snapshot, event_reasons
+from gputop.settings import Settings
+
+MOST_EVENTS: Final = 1000
+MOST_DEPARTED: Final = 256
+JUMP_BYTES: Final = units.GIB
+JUMP_PAUSE: Final = 5.0  # seconds: jumps closer together are one
+THROTTLE_PAUSE: Final = 60.0  # seconds a reason must have been away to be news again
+_DROP: Final = {"memory": 2.0, "temperature": 3.0, "utilization": 5.0, "power": 5.0}  # below the threshold: it is over
+
+
+class Kind(enum.Enum):
+    """What an event is about, as the word the pane shows."""
+
+    START = "start"
+    EXIT = "exit"
+    DEAD = "dead"  # died, and its memory stays
+    FREED = "freed"  # a dead pid's memory came back
+    JUMP = "jump"
+    XID = "xid"
+    THROTTLE = "throttle"
+    LOST = "lost"
+    BACK = "back"
+    THRESHOLD = "limit"
+    SIGNAL = "signal"
+    MARK = "mark"
+
+
+@dataclass(slots=True)
+class Event:
+    """Something that happened, at *at* (epoch seconds)."""
+
+    at: float
+    kind: Kind
+    words: str
+    severity: Severity = Severity.NORMAL
+    gpu_uuid: str | None = None
+    gpu_index: int | None = None
+    process: ProcessKey | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Departed:
+    """A process that exited: what is to be said of it afterwards."""
+
+    process: GpuProcess  # as seen last, on the GPU where it held most; memory_bytes is its peak over all GPUs
+    facts: HostFacts | None
+    exited_at: float
+    first_seen: float
+
+    @property
+    def lived(self) -> float | None:
+        """Seconds; None where the host never said when it started."""
+        start = self.facts.start_time if self.facts is not None else None
+        return None if start is None else max(0.0, self.exited_at - start)
+
+
+@dataclass(slots=True)
+class _Track:
+    """One process as it is followed."""
+
+    key: ProcessKey
+    first_seen: float
+    parts: list[GpuProcess]
+    facts: HostFacts | None
+    peak: int | None = None
+    dead: bool = False
+    jumps: dict[tuple[str, int | None], tuple[Event, int]] = field(default_factory=dict)  # place: and bytes before
+
+
+class Journal:
+    """``events`` and ``departed`` are in order, the newest last; ``version`` changes whenever either does."""
+
+    def __init__(self) -> None:
+        self.events: deque[Event] = deque(maxlen=MOST_EVENTS)
+        self.departed: deque[Departed] = deque(maxlen=MOST_DEPARTED)
+        self.version = 0
+        self._tracks: dict[int, _Track] | None = None  # by pid; None: nothing was seen yet
+        self._before: tuple[GpuProcess, ...] = ()
+        self._gpus: dict[str, Gpu] = {}
+        self._xids: dict[str, float] = {}  # GPU's UUID: time of the newest known
+        self._throttled: dict[tuple[str, int], float] = {}  # (UUID, bit): when it was seen last
+        self._over: dict[tuple[str, str], Severity] = {}  # (UUID, quantity): the threshold it is over
+
+    def observe(self, snapshot: Snapshot, settings: Settings) -> None:
+        """What is seen now."""
+        first = self._tracks is None
+        for gpu in snapshot.gpus:
+            self._observe_gpu(gpu, snapshot.taken_at, settings, first)
+        if first or snapshot.processes is not self._before:
+            self._observe_processes(snapshot, first, settings)
+        self._gpus = {gpu.uuid: gpu for gpu in snapshot.gpus}
+
+    def note(self, at: float, kind: Kind, words: str, severity: Severity = Severity.INFO) -> None:
+        """Something that others did: a signal sent, a moment marked."""
+        self._add(Event(at, kind, words, severity))
+
+    def departed_since(self, at: float) -> list[Departed]:
+        """The newest first."""
+        return [one for one in reversed(self.departed) if one.exited_at >= at]
+
+    def _add(self, event: Event) -> None:
+        self.events.append(event)
+        self.version += 1
+
+    # -------------------------------------------------------------------- GPUs
+
+    def _observe_gpu(self, gpu: Gpu, now: float, settings: Settings, first: bool) -> None:
+        name = f"GPU {gpu.index}"
+        before = self._gpus.get(gpu.uuid)
+
+        def add(kind: Kind, words: str, severity: Severity, at: float = now) -> None:
+            self._add(Event(at, kind, f"{name}: {words}", severity, gpu.uuid, gpu.index))
+
+        for xid in gpu.xids:
+            if xid.at > self._xids.get(gpu.uuid, 0.0):
+                self._xids[gpu.uuid] = xid.at
+                add(Kind.XID, f"Xid {xid.code}: {xid.words}", xid.severity, xid.at)
+        if gpu.error is not None:
+            if before is None or before.error is None:
+                add(Kind.LOST, gpu.error, Severity.CRITICAL)
+            return
+        if before is not None and before.error is not None:
+            add(Kind.BACK, "is back", Severity.INFO)
+        if gpu.late or gpu.asleep:
+            return
+        for reason in event_reasons(gpu.event_reasons_mask) or ():
+            if reason.severity >= Severity.WARNING:
+                seen = self._throttled.get((gpu.uuid, reason.bit))
+                self._throttled[gpu.uuid, reason.bit] = now
+                if seen is None or now - seen > THROTTLE_PAUSE:
+                    add(Kind.THROTTLE, f"clocks held down: {reason.words}", reason.severity)
+        for quantity, value, unit in _measured(gpu):
+            self._cross(gpu, quantity, value, unit, settings, now, first)
+
+    def _cross(
+        self, gpu: Gpu, quantity: str, value: float, unit: str, settings: Settings, now: float, first: bool
+    ) -> None:
+        thresholds = getattr(settings, f"threshold_{quantity}")
+        place = gpu.uuid, quantity
+        was = self._over.get(place, Severity.NORMAL)
+        if thresholds is None:
+            self._over.pop(place, None)
+            return
+        limits = ((Severity.CRITICAL, thresholds.critical), (Severity.WARNING, thresholds.warning))
+        over = next((severity for severity, limit in limits if value >= limit), Severity.NORMAL)
+        if over > was:
+            limit = dict(limits)[over]
+            words = f"GPU {gpu.index}: {quantity} {value:.0f}{unit}, over {limit:g}{unit}"
+            if not first:
+                self._add(Event(now, Kind.THRESHOLD, words, over, gpu.uuid, gpu.index))
+            self._over[place] = over
+        elif over < was and value < dict(limits)[was] - _DROP[quantity]:
+            words = f"GPU {gpu.index}: {quantity} {value:.0f}{unit}, below {dict(limits)[was]:g}{unit} again"
+            self._add(Event(now, Kind.THRESHOLD, words, Severity.INFO, gpu.uuid, gpu.index))
+            self._over[place] = over
+
+    # --------------------------------------------------------------- processes
+
+    def _observe_processes(self, snapshot: Snapshot, first: bool, settings: Settings) -> None:
+        now, unit = snapshot.taken_at, settings.memory_unit
+        tracks = self._tracks or {}
+        found: dict[int, list[GpuProcess]] = {}
+        for process in snapshot.processes:
+            found.setdefault(process.pid, []).append(process)
+        unread = {gpu.uuid for gpu in snapshot.gpus if gpu.error is not None or gpu.late}
+        for pid, parts in found.items():
+            track, facts = tracks.get(pid), parts[0].host
+            if track is not None and facts is not None and track.key.start_ticks not in (None, facts.key.start_ticks):
+                self._depart(track, now, unit)
+                track = None
+            if track is None:
+                track = tracks[pid] = _Track(parts[0].key, now, parts, facts, dead=parts[0].exists is False)
+                if not first:
+                    self._start(track, now, unit)
+            elif parts is not track.parts:
+                self._follow(track, parts, now, unit)
+            if facts is not None:
+                track.key, track.facts = facts.key, facts
+            total = _total(parts)
+            if total is not None and (track.peak is None or total > track.peak):
+                track.peak = total
+        for pid in [pid for pid in tracks if pid not in found]:
+            if not any(part.gpu_uuid in unread for part in tracks[pid].parts):
+                self._depart(tracks.pop(pid), now, unit)
+        self._tracks, self._before = tracks, snapshot.processes
+
+    def _start(self, track: _Track, now: float, unit: str) -> None:
+        words = f"{_called(track)} started on {_where(track.parts)}"
+        self._process_event(track, now, Kind.START, words, Severity.NORMAL)
+
+    def _follow(self, track: _Track, parts: list[GpuProcess], now: float, unit: str) -> None:
+        dead = parts[0].exists is False
+        if dead and not track.dead:
+            held = units.size(_total(parts), unit)
+            words = f"{_called(track)} died{_lived(track, now)}; the driver still lists it with {held}"
+            self._process_event(track, now, Kind.DEAD, words, Severity.WARNING)
+        track.dead = dead
+        before = {(part.gpu_uuid, part.gpu_instance_id): part.memory_bytes for part in track.parts}
+        for part in parts:
+            place = part.gpu_uuid, part.gpu_instance_id
+            old = before.get(place)
+            if old is None or part.memory_bytes is None or old == part.memory_bytes:
+                continue
+            self._jump(track, part, old, part.memory_bytes, now, unit)
+        track.parts = parts
+
+    def _jump(self, track: _Track, part: GpuProcess, old: int, new: int, now: float, unit: str) -> None:
+        """A change by JUMP_BYTES in one reading, or its continuation in the same direction."""
+        place = part.gpu_uuid, part.gpu_instance_id
+        event, start = track.jumps.get(place, (None, old))
+        if event is not None and now - event.at <= JUMP_PAUSE and (new > old) == (old > start):
+            event.at = now
+            self.version += 1
+        elif abs(new - old) >= JUMP_BYTES:
+            event, start = Event(now, Kind.JUMP, "", Severity.INFO, part.gpu_uuid, part.gpu_index, track.key), old
+            self._add(event)
+            track.jumps[place] = event, start
+        else:
+            return
+        sign = "+" if new > start else "-"
+        event.words = (
+            f"{_called(track)} {sign}{units.size(abs(new - start), unit)} on GPU {part.gpu_index} "
+            f"({units.size(start, unit)} to {units.size(new, unit)})"
+        )
+
+    def _depart(self, track: _Track, now: float, unit: str) -> None:
+        peak = f"; peak {units.size(track.peak, unit)} on {_where(track.parts)}" if track.peak is not None else ""
+        if track.dead:
+            words = f"the memory of dead {_called(track)} is back ({units.size(_total(track.parts), unit)})"
+            self._process_event(track, now, Kind.FREED, words, Severity.INFO)
+            return
+        words = f"{_called(track)} exited{_lived(track, now)}{peak}"
+        largest = max(track.parts, key=lambda part: part.memory_bytes or 0)
+        words += self._circumstances(largest, unit)
+        self._process_event(track, now, Kind.EXIT, words, Severity.NORMAL)
+        part = GpuProcess(
+            largest.pid, largest.gpu_uuid, largest.kind, largest.gpu_index, memory_bytes=track.peak, exists=False
+        )
+        self.departed.append(Departed(part, track.facts, now, track.first_seen))
+
+    def _circumstances(self, part: GpuProcess, unit: str) -> str:
+        """How full its GPU was when it was seen last, and who held most of it: what an out-of-memory death needs."""
+        gpu = self._gpus.get(part.gpu_uuid)
+        if gpu is None or not gpu.memory_total_bytes or gpu.memory_used_bytes is None:
+            return ""
+        usable = gpu.memory_total_bytes - (gpu.memory_reserved_bytes or 0)
+        share = 100 * gpu.memory_used_bytes / max(1, usable)
+        if share < 90:
+            return ""
+        others = [one for one in self._before if one.gpu_uuid == part.gpu_uuid and one.pid != part.pid]
+        biggest = max(others, key=lambda one: one.memory_bytes or 0, default=None)
+        said = f"; GPU {part.gpu_index} was {share:.0f} % full"
+        if biggest is None or not biggest.memory_bytes:
+            return f"{said}, of it alone"
+        owner = f" ({biggest.host.user})" if biggest.host is not None and biggest.host.user else ""
+        return f"{said}, the biggest beside it: {biggest.pid}{owner} with {units.size(biggest.memory_bytes, unit)}"
+
+    def _process_event(self, track: _Track, now: float, kind: Kind, words: str, severity: Severity) -> None:
+        part = track.parts[0]
+        self._add(Event(now, kind, words, severity, part.gpu_uuid, part.gpu_index, track.key))
+
+
+def _measured(gpu: Gpu) -> Iterable[tuple[str, float, str]]:
+    """Quantities that have thresholds, as far as they are known: name, value, unit."""
+    if gpu.memory_total_bytes and gpu.memory_used_bytes is not None:
+        usable = max(1, gpu.memory_total_bytes - (gpu.memory_reserved_bytes or 0))
+        yield "memory", 100 * gpu.memory_used_bytes / usable, "%"
+    if gpu.temperature_celsius is not None:
+        yield "temperature", gpu.temperature_celsius, "°C"
+    if gpu.utilization_gpu_percent is not None:
+        yield "utilization", gpu.utilization_gpu_percent, "%"
+    if gpu.power_watts is not None and gpu.power_limit_watts:
+        yield "power", 100 * gpu.power_watts / gpu.power_limit_watts, "%"
+
+
+def _called(track: _Track) -> str:
+    facts = track.facts
+    if facts is None:
+        return str(track.key.pid)
+    command = (facts.command or facts.name or "")[:60]
+    user = f" ({facts.user})" if facts.user else ""
+    return f"{track.key.pid} {command}{user}"
+
+
+def _where(parts: Iterable[GpuProcess]) -> str:
+    indices = sorted({part.gpu_index for part in parts})
+    return f"GPU {indices[0]}" if len(indices) == 1 else f"GPUs {', '.join(map(str, indices))}"
+
+
+def _lived(track: _Track, now: float) -> str:
+    start = track.facts.start_time if track.facts is not None else None
+    return "" if start is None else f" after {units.duration(now - start)}"
+
+
+def _total(parts: Iterable[GpuProcess]) -> int | None:
+    """Over all GPUs and instances; compute instances of one GPU instance share its memory."""
+    largest: dict[tuple[str, int | None], int] = {}
+    for part in parts:
+        if part.memory_bytes is not None:
+            place = part.gpu_uuid, part.gpu_instance_id
+            largest[place] = max(part.memory_bytes, largest.get(place, 0))
+    return sum(largest.values()) if largest else None

@@ -1,0 +1,123 @@
+"""Ending processes in good order: SIGTERM to the leader, then the others, SIGKILL to what is left after a grace time.
+
+A leader that is asked first can end its workers itself (DataLoader, torchrun, vLLM). Nothing is ever sent to a number:
+everybody is held by a pidfd before the first signal, and who appeared meanwhile is found through living members.
+"""
+
+from __future__ import annotations
+
+import enum
+import signal
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from gputop.model import HostFacts, ProcessKey, Snapshot
+from gputop.processes import Signals, Target
+from gputop.processes.ending import Ending, Endings, Stage
+from gputop.processes.kin import Extent
+
+LEADER_ALONE: Final = 2.0  # seconds the leader gets to end its own children
+
+
+class Step(enum.Enum):
+    LEADER = "asking the leader"
+    OTHERS = "asking the others"
+    KILL = "ending what is left"
+    DONE = "done"
+
+
+class Course:
+    """Driven from outside: when :attr:`due` says so, call :meth:`act` (it may block: not on the event loop)."""
+
+    def __init__(
+        self,
+        endings: Endings,
+        signals: Signals,
+        extent: Extent = Extent.PROCESS,
+        grace: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.endings, self.extent, self.grace = endings, extent, grace
+        self.step = Step.LEADER
+        self.joined = 0  # members that appeared after the first signal
+        self._signals, self._clock = signals, clock
+        self._began = self._asked = clock()
+
+    @property
+    def due(self) -> bool:
+        """Whether :meth:`act` has something to do now."""
+        now = self._clock()
+        match self.step:
+            case Step.LEADER:
+                return True
+            case Step.OTHERS:
+                leader = self.endings.all[0].stage is Stage.RUNNING
+                return not leader or now - self._began >= LEADER_ALONE
+            case Step.KILL:
+                return now - self._asked >= self.grace or not self._left()
+        return False
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Until SIGKILL; None where it is not counted down to."""
+        if self.step not in (Step.OTHERS, Step.KILL) or not self._left():
+            return None
+        return max(0.0, self.grace - (self._clock() - self._asked))
+
+    def stop(self) -> None:
+        """Send nothing more."""
+        self.step = Step.DONE
+
+    def act(self, snapshot: Snapshot | None) -> None:
+        """Do what is due."""
+        endings = self.endings
+        match self.step:
+            case Step.LEADER:
+                self._began = self._asked = self._clock()
+                ready = endings.those(Stage.READY)
+                alone = self.extent in (Extent.DESCENDANTS, Extent.GROUP, Extent.SESSION)
+                endings.send(signal.SIGTERM, ready[:1] if alone else ready, snapshot)
+                self.step = Step.OTHERS if len(ready) > 1 and alone else Step.KILL
+            case Step.OTHERS:
+                self._join()
+                endings.watch()
+                endings.send(signal.SIGTERM, endings.those(Stage.READY), snapshot)
+                self._asked = self._clock()
+                self.step = Step.KILL
+            case Step.KILL:
+                endings.watch()
+                self._join()
+                endings.send(signal.SIGKILL, endings.those(Stage.RUNNING, Stage.READY), snapshot)
+                self._join()  # who was forked between the look and the signal
+                endings.send(signal.SIGKILL, endings.those(Stage.READY), snapshot)
+                self.step = Step.DONE
+
+    def _left(self) -> list[Ending]:
+        return self.endings.those(Stage.RUNNING, Stage.READY)
+
+    def _join(self) -> None:
+        """Take hold of members that appeared since, as far as a living member leads to them."""
+        if self.extent not in (Extent.DESCENDANTS, Extent.GROUP, Extent.SESSION):
+            return
+        known = {ending.target.key for ending in self.endings.all}
+        living = {ending.target.key for ending in self._left()}
+        if not living:
+            return
+        new = [facts for facts in self._signals.kin(living).of(self.extent) if facts.key not in known]
+        if new:
+            self.joined += len(new)
+            self.endings.adopt(targets_of(new), {facts.key: facts for facts in new})
+            self.endings.take(self._signals)
+
+
+def targets_of(relatives: Sequence[HostFacts]) -> list[Target]:
+    """Targets for processes that need not be on a GPU."""
+    return [Target(facts.key, facts.user, facts.command or facts.name, kin=True) for facts in relatives]
+
+
+def scope(chosen: Sequence[Target], relatives: Sequence[HostFacts]) -> tuple[list[Target], dict[ProcessKey, HostFacts]]:
+    """*chosen* and then their *relatives*, each once; and the relatives' facts."""
+    known = {target.key for target in chosen}
+    more = [facts for facts in relatives if facts.key not in known]
+    return [*chosen, *targets_of(more)], {facts.key: facts for facts in more}

@@ -1,0 +1,73 @@
+"""Who belongs together: descendants, process group and session, for scopes of a signal. Pure functions of a list."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from gputop.model import HostFacts, ProcessKey
+
+
+class Extent(enum.Enum):
+    """How far a signal reaches, as the user chooses it."""
+
+    PROCESS = "this process"
+    DESCENDANTS = "it and its descendants"
+    GROUP = "its process group"
+    SESSION = "its session"
+    TAGGED = "everything tagged"
+    HOLDERS = "who holds the dead one's memory"
+
+
+class Kin(NamedTuple):
+    """The relatives of some processes, themselves left out; each as read at one moment."""
+
+    descendants: tuple[HostFacts, ...] = ()
+    group: tuple[HostFacts, ...] = ()
+    session: tuple[HostFacts, ...] = ()
+
+    def of(self, extent: Extent) -> tuple[HostFacts, ...]:
+        """Those that *extent* takes in beside the processes themselves."""
+        return {
+            Extent.DESCENDANTS: self.descendants,
+            Extent.GROUP: self.group,
+            Extent.SESSION: self.session,
+        }.get(extent, ())
+
+
+def kin_among(everyone: Sequence[HostFacts], of: Collection[ProcessKey]) -> Kin:
+    """The kin of those of *of* that live and are the same processes still.
+
+    A group or session is known by a number that nobody else can have as long as one of its members lives. So it is
+    asked of a living member each time and never kept (a stored process-group id may be another one's by now).
+    """
+    members = [facts for facts in everyone if facts.key in of]
+    own = {facts.key.pid for facts in members}
+    groups = {facts.group_id for facts in members if facts.group_id}
+    sessions = {facts.session_id for facts in members if facts.session_id}
+    return Kin(
+        descendants=tuple(_descendants(everyone, own)),
+        group=tuple(facts for facts in everyone if facts.group_id in groups and facts.key.pid not in own),
+        session=tuple(facts for facts in everyone if facts.session_id in sessions and facts.key.pid not in own),
+    )
+
+
+def _descendants(everyone: Iterable[HostFacts], roots: Collection[int]) -> list[HostFacts]:
+    """Parents before children. A "parent" that started later than its child is a later bearer of that pid."""
+    children: dict[int, list[HostFacts]] = {}
+    started: dict[int, int] = {}
+    for facts in everyone:
+        children.setdefault(facts.parent_pid or 0, []).append(facts)
+        started[facts.key.pid] = facts.key.start_ticks or 0
+    found: list[HostFacts] = []
+    seen = set(roots)
+    queue = list(roots)
+    while queue:
+        parent = queue.pop(0)
+        for child in children.get(parent, ()):
+            if child.key.pid not in seen and (child.key.start_ticks or 0) >= started.get(parent, 0):
+                seen.add(child.key.pid)
+                found.append(child)
+                queue.append(child.key.pid)
+    return found

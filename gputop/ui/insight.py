@@ -1,0 +1,78 @@
+"""What was found out beside the figures: whose processes are, leaks, what happened. Shared by the screens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+from gputop import locations
+from gputop.bus import Bus, LeaksReported, SnapshotTaken
+from gputop.journal import Journal
+from gputop.processes.audit import ActionLog
+from gputop.processes.leak_watch import LeakWatch
+from gputop.processes.report import Investigator, LeakReport
+from gputop.sampler import Sampler
+from gputop.settings import Settings
+from gputop.ui.knowledge import Knowledge
+
+
+class Insight:
+    """``report`` is the newest. With *keeps_log* every signal is written down: it is sent to real processes.
+
+    Without an *investigator* (a recording is played) nothing is found out about owners and leaks.
+    """
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        bus: Bus,
+        settings: Settings,
+        investigator: Callable[[], Investigator] | None = None,
+        keeps_log: bool = False,
+    ) -> None:
+        self.report = LeakReport(0.0)
+        self.knowledge = Knowledge()
+        self.journal = Journal()
+        self._keeps_log = keeps_log
+        self._sampler, self._bus, self._settings = sampler, bus, settings
+        self._watch: LeakWatch | None = None
+        if investigator is not None:
+            self._watch = LeakWatch(investigator, settings, lambda report: bus.publish(LeaksReported(report)))
+
+    @cached_property
+    def log(self) -> ActionLog | None:
+        """Takes a line for every signal."""
+        return ActionLog(locations.state_directory() / "actions.log") if self._keeps_log else None
+
+    def start(self) -> None:
+        """From the event loop, when the first picture is drawn."""
+        if self._watch is None:
+            return
+        self._bus.subscribe(SnapshotTaken, self._observe, every=True)
+        self._sampler.want("leaks", None)
+        self._watch.start()
+        if self._sampler.latest is not None:
+            self._observe(SnapshotTaken(self._sampler.latest))
+
+    def take(self, report: LeakReport) -> None:
+        self.report, self.knowledge = report, Knowledge(report)
+
+    def use(self, settings: Settings) -> None:
+        """From now on by these."""
+        self._settings = settings
+        if self._watch is not None:
+            self._watch.settings = settings
+
+    def scan_now(self) -> None:
+        """Look for holders of devices now."""
+        if self._watch is not None:
+            self._watch.scan_now()
+
+    def stop(self) -> None:
+        if self._watch is not None:
+            self._watch.stop()
+
+    def _observe(self, message: SnapshotTaken) -> None:
+        self.journal.observe(message.snapshot, self._settings)
+        if self._watch is not None:
+            self._watch.observe(message.snapshot)

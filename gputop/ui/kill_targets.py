@@ -1,0 +1,46 @@
+"""What F9 is about where the row, or the verdict, is one of a dead pid: those who keep its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gputop.model import HostFacts, LeakVerdict, ProcessKey
+from gputop.processes import Target
+from gputop.processes.aftermath import Inheritance
+from gputop.processes.report import Ghost, LeakReport
+
+HoldersAsTargets = tuple[list[Target], list[Inheritance], dict[ProcessKey, HostFacts]]
+"""The targets, the memory that they keep, and what is known of those that are on no GPU themselves."""
+
+
+def holders_as_targets(ghosts: Iterable[Ghost]) -> HoldersAsTargets:
+    """Each holder once, however many dead pids' memory it keeps."""
+    targets: dict[ProcessKey, Target] = {}
+    inherited: list[Inheritance] = []
+    known: dict[ProcessKey, HostFacts] = {}
+    for ghost in ghosts:
+        wanted = set(ghost.targets)
+        for hold in ghost.holds:
+            facts = hold.holder.facts
+            if facts.key in wanted and facts.key not in targets:
+                targets[facts.key] = Target(facts.key, facts.user, facts.command or facts.name)
+                known[facts.key] = facts
+        inherited.append(Inheritance(ghost.pid, dict(ghost.memory)))
+    return list(targets.values()), inherited, known
+
+
+def verdicts_as_targets(verdicts: Iterable[LeakVerdict], report: LeakReport) -> HoldersAsTargets:
+    """What is to be ended to free the memory of *verdicts*."""
+    chosen: dict[ProcessKey, Target] = {}
+    ghosts = []
+    for verdict in verdicts:
+        ghost = report.ghost(verdict.process.pid) if verdict.process.start_ticks is None else None
+        if ghost is not None:
+            ghosts.append(ghost)
+        elif verdict.process.start_ticks is not None:
+            uuids = tuple(uuid for uuid, _ in verdict.memory)
+            chosen[verdict.process] = Target(
+                verdict.process, verdict.user, verdict.command, verdict.memory_bytes, uuids
+            )
+    targets, inherited, known = holders_as_targets(ghosts)
+    return [*chosen.values(), *(target for target in targets if target.key not in chosen)], inherited, known

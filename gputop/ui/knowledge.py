@@ -1,0 +1,98 @@
+"""What is known of the processes in the table beyond the snapshot: whose they are, and what is thought of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from gputop.model import LeakVerdict, ProcessKey, Verdict
+from gputop.processes.report import LeakReport, Owner
+
+
+class About(NamedTuple):
+    """What a line of the table says beside figures. Compared by value: lines of equal ones are not drawn anew."""
+
+    where: str = ""  # "slurm 88123", "docker 3fa9c81d02ab"
+    verdict: Verdict | None = None
+    words: str = ""  # "LEAK", "IDLE 2h13": the verdict as a line has room for
+    held_by: str = ""  # of a dead pid: "50377 +3", who keeps its memory
+    job: str = ""  # "slurm 88123", "torchrun 4711": what it is grouped by
+    container: str = ""
+    group: str = ""  # of a group's line: its name
+    remark: str = ""  # of a group's line: who in it stands out
+    user: str = ""  # of a dead pid: whose it was, or whose its holders are
+    command: str = ""
+    exited: str = ""  # of a process that is gone: "14:02:31 after 3h12"
+
+
+NOTHING: Final = About()
+
+
+class Knowledge:
+    """A report, as the table asks for it."""
+
+    def __init__(self, report: LeakReport | None = None) -> None:
+        self._known: dict[ProcessKey, About] = {}
+        self._ghosts: dict[int, About] = {}
+        self.standouts: Mapping[ProcessKey, str] = {}  # who differs from its peers in a job, and by what
+        if report is None:
+            return
+        verdicts = {verdict.process: verdict for verdict in report.verdicts}
+        for key in {*report.owners, *verdicts}:
+            self._known[key] = _about(report.owners.get(key), verdicts.get(key), report.taken_at)
+        for ghost in report.ghosts:
+            verdict = verdicts.get(ProcessKey(ghost.pid, None))
+            pids = [str(key.pid) for key in ghost.targets]
+            held_by = pids[0] + (f" +{len(pids) - 1}" if len(pids) > 1 else "") if pids else ""
+            about = _about(None, verdict, report.taken_at)
+            user = (verdict.user if verdict is not None else None) or ""
+            command = (verdict.command if verdict is not None else None) or ""
+            self._ghosts[ghost.pid] = about._replace(where="dead", held_by=held_by, user=user, command=command)
+        self.standouts = {standout.process: standout.words for standout in report.standouts}
+        for standout in report.standouts:  # ranks of one launcher, which have no other name in common
+            about = self._known.get(standout.process, NOTHING)
+            if not about.job:
+                self._known[standout.process] = about._replace(job=standout.job)
+
+    def of(self, key: ProcessKey, dead: bool) -> About:
+        """What is known of a process; of a dead pid, what is known of that."""
+        if dead and key.pid in self._ghosts:
+            return self._ghosts[key.pid]
+        return self._known.get(key, NOTHING)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Knowledge) and (
+            (self._known, self._ghosts, self.standouts) == (other._known, other._ghosts, other.standouts)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def verdict_words(verdict: LeakVerdict, now: float) -> str:
+    """``LEAK``, ``IDLE 2h13``: with the time for which it is so, to the minute."""
+    name = verdict.verdict.name
+    if verdict.since is None or verdict.verdict not in (Verdict.IDLE, Verdict.STUCK):
+        return name
+    minutes = max(0, int(now - verdict.since)) // 60
+    if minutes < 60:
+        return f"{name} {minutes}m"
+    return f"{name} {minutes // 60}h{minutes % 60:02d}m" if minutes < 1440 else f"{name} {minutes // 1440}d"
+
+
+def job_of(owner: Owner) -> str:
+    """The job that peers are compared within."""
+    if owner.slurm_job is not None:
+        return f"slurm {owner.slurm_job}"
+    if owner.batch_job is not None:
+        return owner.batch_job
+    return f"torchrun {owner.run_id}" if owner.run_id is not None else ""
+
+
+def _about(owner: Owner | None, verdict: LeakVerdict | None, now: float) -> About:
+    words = "" if verdict is None else verdict_words(verdict, now)
+    thought = None if verdict is None else verdict.verdict
+    if owner is None:
+        return About("", thought, words)
+    container = owner.container
+    name = "" if container is None else f"{container.engine} {(container.id or container.pod or '')[:12]}".strip()
+    return About(owner.where, thought, words, job=job_of(owner), container=name)

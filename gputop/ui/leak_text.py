@@ -1,0 +1,76 @@
+"""What speaks for a verdict and against it, who keeps a dead pid's memory, and what may use memory of nobody's."""
+
+from __future__ import annotations
+
+import time
+
+from gputop.model import LeakVerdict
+from gputop.processes.report import Gap, Ghost, LeakReport
+from gputop.ui.cells import Line
+from gputop.ui.process_lines import VERDICT_ROLES
+from gputop.ui.view import View
+from gputop.ui.wrap import wrap
+
+
+def about_verdict(verdict: LeakVerdict, report: LeakReport, view: View, cells: int) -> list[Line]:
+    """The rules that hold with their evidence, what would make them wrong, and whom to end."""
+    lines: list[Line] = []
+    role = VERDICT_ROLES[verdict.verdict]
+    ghost = report.ghost(verdict.process.pid) if verdict.process.start_ticks is None else None
+    for finding in verdict.findings:
+        if finding.rule == "R2" and ghost is not None and ghost.holds:
+            continue  # told of each holder below
+        lines += hanging(finding.rule, f"{finding.words}", cells, role)
+    for doubt in verdict.doubts:
+        lines += hanging("unless", doubt, cells, "dim")
+    if ghost is not None:
+        lines += about_holders(ghost, report, view, cells)
+    owner = report.owners.get(verdict.process)
+    if owner is not None:
+        if owner.where:
+            lines += hanging("where", owner.where, cells, "text")
+        if owner.stop_with is not None:
+            lines += hanging("stop with", owner.stop_with, cells, "accent")
+    return lines
+
+
+def about_holders(ghost: Ghost, report: LeakReport, view: View, cells: int) -> list[Line]:
+    """Who keeps the memory of a dead pid, the likeliest first."""
+    lines: list[Line] = []
+    for hold in ghost.holds:
+        facts = hold.holder.facts
+        descriptors = ", ".join(map(str, hold.device.descriptors)) or "mapped"
+        sure = "" if hold.certain else " (likely, not proven)"
+        called = f"{facts.key.pid} {facts.command or facts.name or ''} ({facts.user or facts.uid})"
+        words = f"{called} holds {hold.device.path}, fd {descriptors}: {hold.how}{sure}"
+        lines += hanging("R2 held by", words, cells, "text")
+    if ghost.holds:
+        lines += hanging(
+            "to do", f"end {', '.join(str(key.pid) for key in ghost.targets)}: F9 asks first", cells, "accent"
+        )
+    elif ghost.scanned and report.scan is not None:
+        lines += hanging("held by", f"nobody was found: {report.scan.words()}", cells, "warning")
+    else:
+        lines += hanging("held by", "not looked for yet", cells, "dim")
+    return lines
+
+
+def about_gap(gap: Gap, index: str, view: View, cells: int) -> list[Line]:
+    """The card of memory that no listed process accounts for: causes, the likeliest first, and what to do."""
+    since = time.strftime("%H:%M:%S", time.localtime(gap.since))
+    if gap.bytes:
+        head = f"{view.memory(gap.bytes)} of GPU {index} are used since {since} by no process that the driver lists."
+    else:
+        head = f"GPU {index} works since {since}, and the driver lists no process."
+    lines: list[Line] = [((part, "unattributed"),) for part in wrap(head, cells)]
+    likely = {3: "here", 2: "likely", 1: "possible"}
+    for cause in gap.causes:
+        lines += hanging(likely.get(cause.weight, "possible"), f"{cause.name}: {cause.words}", cells, "text")
+        lines += hanging("", f"→ {cause.advice}", cells, "accent")
+    return lines
+
+
+def hanging(label: str, words: str, cells: int, role: str, label_cells: int = 11) -> list[Line]:
+    """*words* wrapped beside a label."""
+    parts = wrap(words, max(8, cells - label_cells))
+    return [((f"{label if not n else '':<{label_cells}}", f"{role}"), (part, "text")) for n, part in enumerate(parts)]

@@ -1,0 +1,81 @@
+"""e: what happened while nobody looked, the newest first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+from gputop.journal import Journal, Kind
+from gputop.model import Severity
+from gputop.ui.cells import Line
+from gputop.ui.palette import gpu_role
+from gputop.ui.view import View
+from gputop.ui.widgets.frame import Hint
+from gputop.ui.widgets.sheet import Part, Sheet
+from gputop.ui.wrap import wrap
+
+_LOOK: Final = 0.5  # seconds
+_STYLES: Final = {
+    Severity.NORMAL: "text",
+    Severity.INFO: "text",
+    Severity.WARNING: "warning",
+    Severity.CRITICAL: "critical",
+}
+_SHOWN: Final[tuple[tuple[str, frozenset[Kind]], ...]] = (
+    ("everything", frozenset(Kind)),
+    ("processes", frozenset({Kind.START, Kind.EXIT, Kind.DEAD, Kind.FREED, Kind.JUMP, Kind.SIGNAL, Kind.MARK})),
+    ("GPUs", frozenset({Kind.XID, Kind.THROTTLE, Kind.LOST, Kind.BACK, Kind.THRESHOLD, Kind.MARK})),
+)
+
+
+class EventsScreen(Sheet[None]):
+    """Live: what happens while it is open comes in at the top."""
+
+    closing_keys: ClassVar[tuple[str, ...]] = ("escape", "q", "f10", "e")
+
+    def __init__(self, journal: Journal, view: View) -> None:
+        super().__init__(view)
+        self._journal = journal
+        self._version = -1
+        self._which = 0
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.set_interval(_LOOK, self._look)
+
+    def _look(self) -> None:
+        if self._journal.version != self._version:
+            self.draw()
+
+    def pressed(self, key: str) -> bool:
+        if key != "y":
+            return False
+        self._which = (self._which + 1) % len(_SHOWN)
+        return True
+
+    def heading(self) -> tuple[str, str]:
+        return "Events", f"{_SHOWN[self._which][0]}, newest first"
+
+    def hints(self) -> Sequence[Hint]:
+        return (("Esc q e", "back"), ("y", "processes, GPUs, everything"))
+
+    def parts(self, cells: int) -> Sequence[Part]:
+        return ()
+
+    def before(self, cells: int) -> Sequence[Line]:
+        self._version = self._journal.version
+        kinds = _SHOWN[self._which][1]
+        lines: list[Line] = []
+        today = time.strftime("%j")
+        for event in reversed(self._journal.events):
+            if event.kind not in kinds:
+                continue
+            local = time.localtime(event.at)
+            clock = time.strftime("%H:%M:%S" if time.strftime("%j", local) == today else "%b %d %H:%M", local)
+            style = _STYLES[event.severity]
+            hue = gpu_role(event.gpu_index) if event.gpu_index is not None else "dim"
+            for n, part in enumerate(wrap(event.words, max(10, cells - 24))):
+                head = ((f"{clock:<12} ", "dim"), (f"{event.kind.value:<9} ", hue)) if not n else ((" " * 23, "text"),)
+                lines.append((*head, (part, style)))
+        return lines or [(("Nothing has happened yet.", "dim"),)]

@@ -1,0 +1,163 @@
+"""What the dashboard's keys do with what was found out: leaks, events, marks, groups, and F9 on all of these."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from textual.screen import Screen
+
+from gputop.journal import Departed, Kind
+from gputop.model import Snapshot, Verdict
+from gputop.processes.kin import Extent
+from gputop.processes.report import Ghost, LeakReport
+from gputop.ui.kill_targets import HoldersAsTargets, holders_as_targets
+from gputop.ui.knowledge import About
+from gputop.ui.process_groups import GROUPS
+from gputop.ui.process_mark import Mark
+from gputop.ui.process_row import Row
+from gputop.ui.widgets.footer import Footer
+from gputop.ui.widgets.gpu_area import GpuArea
+from gputop.ui.widgets.process_table import ProcessTable
+
+if TYPE_CHECKING:
+    from gputop.processes import Target
+    from gputop.ui.app import GputopApp
+
+
+class FindingsScreen(Screen[None]):
+    """The part of the dashboard that is about findings; the widgets are the dashboard's."""
+
+    table: ProcessTable
+    gpus: GpuArea
+    footer: Footer
+    snapshot: Snapshot | None = None
+    _departed_version = -1
+    _departed_count = -1
+
+    @property
+    def gputop(self) -> GputopApp:
+        raise NotImplementedError
+
+    def show_report(self, report: LeakReport) -> None:
+        """Something new was found out."""
+        insight = self.gputop.insight
+        self.table.know(insight.knowledge)
+        self.gpus.show_report(report)
+        leaks = report.those(Verdict.LEAK)
+        note = ""
+        if leaks:
+            held = sum(verdict.memory_bytes or 0 for verdict in leaks)
+            note = f"▲ {len(leaks)} {'LEAK' if len(leaks) == 1 else 'LEAKs'} {self.gputop.view.memory(held)}"
+        if note != self.footer.note:
+            self.footer.note = note
+            self.footer.update()
+
+    def show_departed(self, now: float) -> None:
+        """Keep the processes that exited lately in the table, as grey lines."""
+        journal = self.gputop.insight.journal
+        minutes = self.gputop.settings.exited_minutes
+        found = journal.departed_since(now - 60 * minutes) if minutes else []
+        if (journal.version, len(found)) == (self._departed_version, self._departed_count):
+            return
+        self._departed_version, self._departed_count = journal.version, len(found)
+        unit = self.gputop.settings.memory_unit
+        listed = {process.key for process in self.snapshot.processes} if self.snapshot is not None else set()
+        self.table.keep_departed(
+            tuple(departed_row(one, unit) for one in found[:64] if one.facts is None or one.facts.key not in listed)
+        )
+
+    # -- keys
+
+    def action_leaks(self) -> None:
+        from gputop.ui.screens.leaks import LeaksScreen
+
+        gputop = self.gputop
+        self.app.push_screen(
+            LeaksScreen(
+                gputop.insight, lambda: gputop.poller.latest, gputop.view, gputop.signals, gputop.poller.details
+            )
+        )
+
+    def action_events(self) -> None:
+        from gputop.ui.screens.events import EventsScreen
+
+        self.app.push_screen(EventsScreen(self.gputop.insight.journal, self.gputop.view))
+
+    def action_group(self) -> None:
+        """The next kind of group, or none."""
+        gputop = self.gputop
+        at = GROUPS.index(gputop.settings.group)
+        gputop.use_settings(gputop.settings.changed(group=GROUPS[(at + 1) % len(GROUPS)]))
+
+    def action_mark(self) -> None:
+        if self.table.mark is not None:
+            self.table.set_mark(None)
+            return
+        if self.snapshot is None:
+            return
+        mark = Mark(self.snapshot)
+        self.table.set_mark(mark)
+        at = time.strftime("%H:%M:%S", time.localtime(mark.at))
+        self.gputop.insight.journal.note(mark.at, Kind.MARK, f"marked at {at}")
+
+    def kill(
+        self, chosen: tuple[Target, ...], hidden: tuple[Target, ...], refused: tuple[tuple[Target, str], ...]
+    ) -> None:
+        """Ask about signals to *chosen*, and to the holders of those of *refused* that are dead pids."""
+        gputop = self.gputop
+        ghosts = [ghost for target, _ in refused if (ghost := gputop.insight.report.ghost(target.key.pid)) is not None]
+        held = [ghost for ghost in ghosts if ghost.targets]
+        dead = {ghost.pid for ghost in ghosts}
+        for target, words in refused:
+            if target.key.pid not in dead:
+                self.notify(f"{target.key.pid}: {words}", severity="warning", markup=False)
+        for ghost in ghosts:
+            if ghost not in held:
+                self._say_why_not(ghost)
+        if chosen or held:
+            self.push_kill(chosen, hidden, holders_as_targets(held))
+
+    def _say_why_not(self, ghost: Ghost) -> None:
+        self.gputop.insight.scan_now()
+        scan = self.gputop.insight.report.scan
+        if not ghost.scanned or scan is None:
+            words = f"{ghost.pid} is dead; who keeps its memory is being looked for: press F9 again"
+        else:
+            words = f"{ghost.pid} is dead and nobody was found to keep its memory: {scan.words()}"
+        self.notify(words, severity="warning", timeout=8, markup=False)
+
+    def push_kill(self, chosen: tuple[Target, ...], hidden: tuple[Target, ...], holders: HoldersAsTargets) -> None:
+        from gputop.ui.screens.kill import KillScreen
+
+        gputop = self.gputop
+        if gputop.signals is None:
+            return
+        targets, inherited, facts = holders
+        known = {target.key for target in chosen}
+        every = (*chosen, *(target for target in targets if target.key not in known))
+        extent = Extent.HOLDERS if not chosen else Extent.TAGGED if len(every) > 1 else Extent.PROCESS
+        options: dict[str, Any] = {"extent": extent, "inherited": inherited, "facts": facts}
+        self.app.push_screen(
+            KillScreen(
+                every,
+                hidden,
+                gputop.signals,
+                lambda: gputop.poller.latest,
+                gputop.view,
+                report_of=lambda: gputop.insight.report,
+                scan_now=gputop.insight.scan_now,
+                log=gputop.insight.log,
+                **options,
+            )
+        )
+
+
+def departed_row(one: Departed, unit: str) -> Row:
+    """The line of a process that exited: ``exited 14:02:31 after 3h12``, with its peak as its memory."""
+    from gputop import units
+
+    at = time.strftime("%H:%M:%S", time.localtime(one.exited_at))
+    lived = "" if one.lived is None else f" after {units.duration(one.lived)}"
+    peak = f", peak {units.size(one.process.memory_bytes, unit)}" if one.process.memory_bytes is not None else ""
+    return Row(one.process, one.facts, about=About(exited=f"{at}{lived}{peak}"))

@@ -1,0 +1,345 @@
+"""F8: who holds memory that nobody uses, on all GPUs, worst first; why that is thought, and what speaks against it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Final
+
+from textual import events
+from textual.app import ComposeResult
+from textual.screen import Screen
+
+from gputop.model import GpuProcess, LeakVerdict, ProcessKey, Snapshot, Verdict
+from gputop.processes import ProcessDetails, Signals
+from gputop.processes.kin import Extent
+from gputop.processes.report import Gap, LeakReport
+from gputop.ui.board import Board
+from gputop.ui.cells import Line, Span, fit, width
+from gputop.ui.exact_output import install
+from gputop.ui.insight import Insight
+from gputop.ui.kill_targets import verdicts_as_targets
+from gputop.ui.knowledge import verdict_words
+from gputop.ui.leak_text import about_gap, about_verdict
+from gputop.ui.process_lines import VERDICT_ROLES
+from gputop.ui.view import View
+from gputop.ui.widgets.frame import Hint, clip, hint_line, on, shown
+from gputop.ui.wrap import wrap
+
+Entry = LeakVerdict | Gap
+
+_LEAST_DETAIL: Final = 8  # lines that the one at the cursor gets
+
+
+class LeaksScreen(Screen[None]):
+    """A list, and under it all that speaks for and against the one at the cursor. Tags are by process, as in the table.
+
+    *fetch* asks the host for details of a process, *signals* None: read-only.
+    """
+
+    DEFAULT_CSS: ClassVar[str] = """
+    LeaksScreen { overflow: hidden; }
+    LeaksScreen > Board { height: 1fr; }
+    """
+    ALLOW_SELECT: ClassVar[bool] = False
+    AUTO_FOCUS: ClassVar[str | None] = ""
+
+    def __init__(
+        self,
+        insight: Insight,
+        snapshot_of: Callable[[], Snapshot | None],
+        view: View,
+        signals: Signals | None = None,
+        fetch: Callable[[ProcessKey], ProcessDetails | None] | None = None,
+    ) -> None:
+        super().__init__()
+        install(self)
+        self.view = view
+        self.board = Board()
+        self._insight, self._snapshot_of, self._signals, self._fetch = insight, snapshot_of, signals, fetch
+        self._tags: set[ProcessKey] = set()
+        self._at = 0
+        self._key: object = None  # what the cursor is on, through changes of the list
+        self._first = 0  # of the list
+        self._scroll = 0  # of the detail
+        self._list_rows = 1
+
+    @property
+    def report(self) -> LeakReport:
+        return self._insight.report
+
+    @property
+    def entries(self) -> list[Entry]:
+        return [*self.report.verdicts, *self.report.gaps]
+
+    def compose(self) -> ComposeResult:
+        yield self.board
+
+    def on_mount(self) -> None:
+        self.draw()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.draw()
+
+    def show_report(self, report: LeakReport) -> None:
+        """Something new was found out: keep the cursor on its entry."""
+        entries = self.entries
+        keys = [_key(entry) for entry in entries]
+        if self._key in keys:
+            self._at = keys.index(self._key)
+        self._tags &= {verdict.process for verdict in report.verdicts}
+        self.draw()
+
+    # -- keys
+
+    def on_key(self, event: events.Key) -> None:
+        event.stop()
+        count = len(self.entries)
+        match event.key:
+            case "escape" | "q" | "f8" | "f10" | "L":
+                self.dismiss()
+                return
+            case "down" | "j":
+                self._go(self._at + 1)
+            case "up":
+                self._go(self._at - 1)
+            case "home" | "end":
+                self._go(0 if event.key == "home" else count - 1)
+            case "pagedown" | "pageup":
+                self._scroll = max(0, self._scroll + (5 if event.key == "pagedown" else -5))
+            case "space":
+                self._tag()
+            case "a":
+                self._tag_mine()
+            case "U":
+                self._tags.clear()
+            case "r" | "f11":
+                self._insight.scan_now()
+                self.notify("Looking for who holds GPU devices…", timeout=2, markup=False)
+            case "f9" | "k":
+                self._kill()
+            case "enter":
+                self._details()
+            case _:
+                return
+        if self.is_current:
+            self.draw()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._go(self._at + 1)
+        self.draw()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._go(self._at - 1)
+        self.draw()
+
+    def on_click(self, event: events.Click) -> None:
+        at = self._first + event.y - 2
+        if 0 <= event.y - 2 < self._list_rows and at < len(self.entries):
+            self._go(at)
+            if event.chain == 2:
+                self._details()
+            if self.is_current:
+                self.draw()
+
+    def _go(self, to: int) -> None:
+        entries = self.entries
+        self._at = max(0, min(to, len(entries) - 1))
+        self._key = _key(entries[self._at]) if entries else None
+        self._scroll = 0
+
+    def _here(self) -> Entry | None:
+        entries = self.entries
+        return entries[self._at] if self._at < len(entries) else None
+
+    def _tag(self) -> None:
+        entry = self._here()
+        if isinstance(entry, LeakVerdict):
+            self._tags ^= {entry.process}
+            self._go(self._at + 1)
+
+    def _tag_mine(self) -> None:
+        me = own_name()
+        mine = {one.process for one in self.report.those(Verdict.LEAK) if one.user == me}
+        if not mine:
+            self.notify(f"None of the LEAKs is of user {me}.", timeout=4, markup=False)
+        self._tags |= mine
+
+    def _chosen(self) -> list[LeakVerdict]:
+        """The tagged, else the one at the cursor."""
+        tagged = [verdict for verdict in self.report.verdicts if verdict.process in self._tags]
+        here = self._here()
+        return tagged or ([here] if isinstance(here, LeakVerdict) else [])
+
+    def _kill(self) -> None:
+        if self._signals is None:
+            self.notify("gputop runs with --read-only: it sends no signals.", severity="warning", markup=False)
+            return
+        chosen = self._chosen()
+        if not chosen:
+            return
+        targets, inherited, facts = verdicts_as_targets(chosen, self.report)
+        if not targets:
+            self._insight.scan_now()
+            self.notify("Nobody is known yet who keeps this memory; looking again.", severity="warning", markup=False)
+            return
+        from gputop.ui.screens.kill import KillScreen
+
+        extent = Extent.TAGGED if len(chosen) > 1 else Extent.HOLDERS if inherited else Extent.PROCESS
+        insight = self._insight
+        self.app.push_screen(
+            KillScreen(
+                targets,
+                (),
+                self._signals,
+                self._snapshot_of,
+                self.view,
+                extent=extent,
+                inherited=inherited,
+                facts=facts,
+                report_of=lambda: insight.report,
+                scan_now=insight.scan_now,
+                log=insight.log,
+            )
+        )
+
+    def _details(self) -> None:
+        entry = self._here()
+        snapshot = self._snapshot_of()
+        if snapshot is None or entry is None:
+            return
+        if isinstance(entry, Gap):
+            return
+        process = _listed(snapshot, entry.process)
+        if process is None or self._fetch is None:
+            return
+        from gputop.ui.screens.process import ProcessScreen
+
+        self.app.push_screen(
+            ProcessScreen(process, self._snapshot_of, self._fetch, self.view, self._signals, insight=self._insight)
+        )
+
+    # -- drawing
+
+    def draw(self) -> None:
+        size = self.app.size
+        if not self.is_mounted or size.width < 20 or size.height < 6:
+            return
+        cells, rows = size.width, size.height - 3
+        entries = self.entries
+        self._at = max(0, min(self._at, len(entries) - 1))
+        detail = self._detail(cells - 2)
+        self._list_rows = max(1, min(len(entries), max(rows // 3, rows - len(detail) - 1), rows - _LEAST_DETAIL))
+        self._first = max(0, min(self._first, self._at, len(entries) - self._list_rows))
+        self._first = max(self._first, self._at - self._list_rows + 1)
+        lines: list[Line] = [self._title(cells), self._heading(cells)]
+        seen = entries[self._first : self._first + self._list_rows]
+        lines += [self._line(entry, n == self._at, cells) for n, entry in enumerate(seen, self._first)]
+        room = size.height - 1 - len(lines)
+        lines.append(((self.view.glyphs.rule * cells, "faint"),))
+        room -= 1
+        self._scroll = max(0, min(self._scroll, len(detail) - room))
+        part = detail[self._scroll : self._scroll + room]
+        if (more := len(detail) - self._scroll - room) > 0:
+            part[-1] = ((f"… {more + 1} more lines: PgDn", "dim"),)
+        lines += [((" ", "text"), *line) for line in part]
+        lines += [()] * (size.height - 1 - len(lines))
+        lines.append(hint_line(self._hints(), cells, "bar"))
+        self.board.show(shown([clip(line, cells) for line in lines], self.view.glyphs))
+
+    def _hints(self) -> Sequence[Hint]:
+        kill: tuple[Hint, ...] = (("F9 k", "kill"),) if self._signals is not None else ()
+        return (
+            ("Esc q", "back"), *kill, ("Enter", "details"), ("Space", "tag"), ("a", "tag all LEAKs of mine"),
+            ("r", "look again"),
+        )  # fmt: skip
+
+    def _title(self, cells: int) -> Line:
+        said = []
+        for verdict in sorted(Verdict, reverse=True):
+            those = self.report.those(verdict)
+            if those:
+                held = sum(one.memory_bytes or 0 for one in those)
+                said.append(f"{len(those)} {verdict.name} {self.view.memory(held)}")
+        if self.report.scan is not None:
+            scan = self.report.scan
+            said.append(f"{scan.inspected} processes inspected in {scan.took:.1f} s")
+        words = f" {self.view.glyphs.bullet} ".join(said)
+        left = " Leaks "
+        return ((left, "title+b@bar"), (fit(f"{words} ", cells - width(left), right=True), "dim@bar"))
+
+    def _heading(self, cells: int) -> Line:
+        text = f"  {'VERDICT':<11} {'FREES':>8} {'GPU':>5} {'PID':>7} {'USER':<9} COMMAND"
+        return ((fit(text, cells), "dim"),)
+
+    def _line(self, entry: Entry, here: bool, cells: int) -> Line:
+        glyphs = self.view.glyphs
+        cursor: Span = (glyphs.folded if here else " ", "accent+b")
+        if isinstance(entry, Gap):
+            where = self._index(entry.gpu_uuid)
+            cause = entry.causes[0].name if entry.causes else "unknown"
+            text = f"{'GAP':<11} {self.view.memory(entry.bytes):>8} {where:>5} {glyphs.unknown:>7} {'':<9} "
+            line: Line = (
+                cursor,
+                (" ", "text"),
+                (text, "unattributed"),
+                (f"used by no listed process: {cause}?", "dim"),
+            )
+        else:
+            tagged = entry.process in self._tags
+            word = verdict_words(entry, self.report.taken_at)
+            gpus = ",".join(self._index(uuid) for uuid, _ in entry.memory)
+            line = (
+                cursor,
+                ("*" if tagged else " ", "accent+b"),
+                (fit(word, 11), VERDICT_ROLES[entry.verdict]),
+                (f" {self.view.memory(entry.memory_bytes):>8}", "title"),
+                (f" {fit(gpus, 5, right=True)}", "text"),
+                (f" {entry.process.pid:>7}", "ghost" if entry.process.start_ticks is None else "text"),
+                (f" {fit(entry.user or glyphs.unknown, 9)}", "text"),
+                (f" {entry.command or glyphs.unknown}", "dim"),
+            )
+        line = clip(line, cells)
+        return on(line, "cursor") if here else line
+
+    def _index(self, uuid: str) -> str:
+        snapshot = self._snapshot_of()
+        gpu = snapshot.gpu(uuid) if snapshot is not None else None
+        return "?" if gpu is None else str(gpu.index)
+
+    def _detail(self, cells: int) -> list[Line]:
+        entry = self._here()
+        if isinstance(entry, Gap):
+            lines = about_gap(entry, self._index(entry.gpu_uuid), self.view, cells)
+        elif entry is not None:
+            lines = about_verdict(entry, self.report, self.view, cells)
+        else:
+            when = time.strftime("%H:%M:%S", time.localtime(self.report.taken_at)) if self.report.taken_at else ""
+            words = f"No leak is seen ({when})." if when else "Nothing has been looked at yet."
+            lines = [((words, "good" if when and not self.report.unsure else "text"),)]
+        for words in self.report.unsure:
+            lines += [((part, "warning"),) for part in wrap(f"Not sure: {words}", cells)]
+        return lines
+
+
+def own_name() -> str:
+    """The user on whose behalf gputop runs: who called sudo, where it was called."""
+    import pwd
+
+    try:
+        return os.environ.get("SUDO_USER") or pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def _key(entry: Entry) -> object:
+    return entry.gpu_uuid if isinstance(entry, Gap) else entry.process
+
+
+def _listed(snapshot: Snapshot, key: ProcessKey) -> GpuProcess | None:
+    """The process as it is listed; of a dead pid, that pid's row."""
+    for process in snapshot.processes:
+        if process.key == key or (key.start_ticks is None and process.pid == key.pid):
+            return process
+    return None
