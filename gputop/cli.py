@@ -7,17 +7,15 @@ taken while its screen is still being imported.
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import sys
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
-from gputop import __version__
 from gputop.commands import COMMANDS
-from gputop.commands.common import Refusal, add_source_options, as_setting, print_out, scenarios
+from gputop.commands.common import Refusal, print_out, scenarios
+from gputop.commands.parsers import command_module, command_parser, main_parser
 
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141  # as if SIGPIPE had ended it
@@ -42,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
     if name is None:
         command, options = _parse(arguments)
     else:
-        command = importlib.import_module(f"gputop.commands.{name.replace('-', '_')}")
+        command = command_module(name)
         prepare = getattr(command, "prepare", list)
         options = command_parser(name, command).parse_args(prepare(arguments[1:]))
     from gputop.sources import SourceError
@@ -73,50 +71,7 @@ def _parse(arguments: Sequence[str]) -> tuple[Any, argparse.Namespace]:
     options = parser.parse_args(arguments)
     if options.json and not options.once:
         parser.error("--json needs --once")
-    return importlib.import_module(f"gputop.commands.{'once' if options.once else 'dashboard'}"), options
-
-
-def command_parser(name: str, command: Any) -> argparse.ArgumentParser:
-    """The parser of a subcommand, whose module is *command*."""
-    parser = argparse.ArgumentParser(prog=f"gputop {name}", description=command.__doc__, allow_abbrev=False)
-    command.add_arguments(parser)
-    return parser
-
-
-def main_parser() -> argparse.ArgumentParser:
-    """The parser of ``gputop`` without a subcommand."""
-    parser = argparse.ArgumentParser(
-        prog="gputop",
-        description="Which GPU is full, who filled it, and free it: a dashboard for NVIDIA GPUs.",
-        epilog=_commands_in_words()
-        + "Exit status: 0 all is well, 2 usage, 3 no driver library, 4 driver not loaded, 5 driver and library "
-        "differ, 6 no permission, 7 no GPUs, 8 the driver fails or does not answer.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("--version", action="version", version=f"gputop {__version__}")
-    add_source_options(parser)
-    screen = parser.add_argument_group("dashboard")
-    screen.add_argument(
-        "-d",
-        "--refresh",
-        metavar="TIME",
-        type=as_setting("refresh"),
-        help="time between readings, with its unit: 500ms, 2s (100ms to 60s)",
-    )
-    screen.add_argument("--config", metavar="PATH", type=Path, help="settings file instead of the usual one")
-    screen.add_argument("--ascii", action="store_true", default=None, help="draw with ASCII only")
-    screen.add_argument("--no-color", action="store_true", help="no colours (as NO_COLOR in the environment)")
-    screen.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
-    screen.add_argument("--read-only", action="store_true", help="no way to send a signal to a process")
-    screen.add_argument("--print-on-exit", action="store_true", help="leave the last table in the scrollback")
-    headless = parser.add_argument_group("without the dashboard")
-    headless.add_argument("--once", action="store_true", help="print one table and exit")
-    headless.add_argument("--json", action="store_true", help="with --once: one JSON object instead")
-    return parser
-
-
-def _commands_in_words() -> str:
-    return "".join(f"gputop {name}: {words}. " for name, words in COMMANDS.items())
+    return command_module("once" if options.once else "dashboard"), options
 
 
 def _complain(words: str, exit_status: int) -> int:

@@ -1,0 +1,60 @@
+"""The parsers: of ``gputop`` itself and of each subcommand. Completions and the man page are made from them too."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from pathlib import Path
+from typing import Any
+
+from gputop import __version__
+from gputop.commands import COMMANDS
+from gputop.commands.common import add_source_options, as_setting
+
+
+def command_module(name: str) -> Any:
+    """The module of the subcommand *name*."""
+    return importlib.import_module(f"gputop.commands.{name.replace('-', '_')}")
+
+
+def command_parser(name: str, command: Any) -> argparse.ArgumentParser:
+    """The parser of a subcommand, whose module is *command*."""
+    parser = argparse.ArgumentParser(prog=f"gputop {name}", description=command.__doc__, allow_abbrev=False)
+    command.add_arguments(parser)
+    return parser
+
+
+def main_parser() -> argparse.ArgumentParser:
+    """The parser of ``gputop`` without a subcommand."""
+    parser = argparse.ArgumentParser(
+        prog="gputop",
+        description="Which GPU is full, who filled it, and free it: a dashboard for NVIDIA GPUs.",
+        epilog=_commands_in_words()
+        + "Exit status: 0 all is well, 2 usage, 3 no driver library, 4 driver not loaded, 5 driver and library "
+        "differ, 6 no permission, 7 no GPUs, 8 the driver fails or does not answer.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"gputop {__version__}")
+    add_source_options(parser)
+    screen = parser.add_argument_group("dashboard")
+    screen.add_argument(
+        "-d",
+        "--refresh",
+        metavar="TIME",
+        type=as_setting("refresh"),
+        help="time between readings, with its unit: 500ms, 2s (100ms to 60s)",
+    )
+    screen.add_argument("--config", metavar="PATH", type=Path, help="settings file instead of the usual one")
+    screen.add_argument("--ascii", action="store_true", default=None, help="draw with ASCII only")
+    screen.add_argument("--no-color", action="store_true", help="no colours (as NO_COLOR in the environment)")
+    screen.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
+    screen.add_argument("--read-only", action="store_true", help="no way to send a signal to a process")
+    screen.add_argument("--print-on-exit", action="store_true", help="leave the last table in the scrollback")
+    headless = parser.add_argument_group("without the dashboard")
+    headless.add_argument("--once", action="store_true", help="print one table and exit")
+    headless.add_argument("--json", action="store_true", help="with --once: one JSON object instead")
+    return parser
+
+
+def _commands_in_words() -> str:
+    return "".join(f"gputop {name}: {words}. " for name, words in COMMANDS.items())
