@@ -1,7 +1,8 @@
 """What ``MemoryMonitor.step()`` costs a training: ``python benchmarks/torch_monitor.py [--devices N]``.
 
-On a GPU with torch: all of it. Elsewhere: with a stand-in whose statistics are ready made, so what is measured is the
-monitor's own part; torch's C call is 18 µs a device on an H200's host (facts: h200.md). Goal: 30 µs, and 20 µs a device.
+On a GPU with torch: all of it. Elsewhere: with a stand-in whose statistics are ready made, so that only the monitor's
+own part is measured; torch's C call is 18 µs a device on an H200's host (facts: h200.md). Goal: 30 µs, and 20 µs a
+device, for a step; a phase has two samples more.
 """
 
 from __future__ import annotations

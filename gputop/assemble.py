@@ -7,16 +7,18 @@ from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import Final
 
-from gputop.model import Driver, GpuProcess, Host, HostFacts, Snapshot
+from gputop.model import Driver, GpuProcess, Host, HostFacts, Snapshot, TorchReport
 from gputop.sources import Reading
-
 
 _NAMES: Final = tuple(field.name for field in dataclasses.fields(GpuProcess))
 _values: Final = attrgetter(*_NAMES)
 _EXISTS: Final = _NAMES.index("exists")
 _HOST: Final = _NAMES.index("host")
+_TORCH: Final = _NAMES.index("torch")
+_NO_REPORTS: Final[Mapping[int, TorchReport]] = {}
 
-_Joined = tuple[GpuProcess, HostFacts | None, bool | None, GpuProcess]  # what was joined, and the result
+#: What was joined, and the result.
+_Joined = tuple[GpuProcess, HostFacts | None, bool | None, TorchReport | None, GpuProcess]
 
 
 class Assembler:
@@ -31,8 +33,9 @@ class Assembler:
         processes: Iterable[GpuProcess],
         facts: Mapping[int, HostFacts],
         exists: Mapping[int, bool | None],
+        torch: Mapping[int, TorchReport] = _NO_REPORTS,
     ) -> tuple[GpuProcess, ...]:
-        """*processes* with host facts by pid; *exists* says it of pids without facts."""
+        """*processes* with host facts and torch's reports by pid; *exists* says it of pids without facts."""
         before = self._joined
         after: list[_Joined] = []
         moved: dict[int, _Joined] | None = None  # by id() of the process
@@ -40,18 +43,19 @@ class Assembler:
             pid = process.pid
             host = facts.get(pid)
             there = True if host is not None else exists.get(pid)
+            report = torch.get(pid) if torch else None
             old = before[n] if n < len(before) else None
             if old is None or old[0] is not process:  # other figures, or in another place
                 if moved is None:
                     moved = {id(joined[0]): joined for joined in before}
                 old = moved.get(id(process))
-            if old is None or old[1] is not host or old[2] is not there:
+            if old is None or old[1] is not host or old[2] is not there or old[3] is not report:
                 values = list(_values(process))  # a quarter of the time that dataclasses.replace takes
-                values[_EXISTS], values[_HOST] = there, host
-                old = (process, host, there, GpuProcess(*values))
+                values[_EXISTS], values[_HOST], values[_TORCH] = there, host, report
+                old = (process, host, there, report, GpuProcess(*values))
             after.append(old)
         self._joined = after
-        return tuple([joined[3] for joined in after])
+        return tuple([joined[4] for joined in after])
 
 
 def assemble(
@@ -60,6 +64,7 @@ def assemble(
     facts: Mapping[int, HostFacts],
     exists: Mapping[int, bool | None],
     *,
+    torch: Mapping[int, TorchReport] = _NO_REPORTS,
     assembler: Assembler | None = None,
     host: Host | None = None,
     driver: Driver | None = None,
@@ -76,7 +81,7 @@ def assemble(
         driver=driver or Driver(),
         gpus=tuple(reading.gpu for reading in readings),
         processes=(assembler or Assembler()).join(
-            (process for reading in readings for process in reading.processes), facts, exists
+            (process for reading in readings for process in reading.processes), facts, exists, torch
         ),
         problems=problems,
         took=took,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -20,7 +20,7 @@ from gputop.assemble import Assembler, assemble
 from gputop.bus import Bus, GpuBack, GpuLost, ProcessExited, ProcessStarted, SnapshotTaken
 from gputop.history import History
 from gputop.lanes import Lanes
-from gputop.model import Driver, Gpu, GpuProcess, Host, HostFacts, ProcessKey, Snapshot, replace
+from gputop.model import Driver, Gpu, GpuProcess, Host, HostFacts, ProcessKey, Snapshot, TorchReport, replace
 from gputop.processes import HostReader, ProcessDetails
 from gputop.sources import Reading, Source, SourceError
 
@@ -76,6 +76,7 @@ class _HostSide(threading.Thread):
         self._fresh: Collection[int] | None = None
         self.facts: dict[int, HostFacts] = {}
         self.exists: dict[int, bool | None] = {}
+        self.torch: Mapping[int, TorchReport] = {}
         self.machine: Host | None = None
         self.problem: str | None = None
         self._machine_at = 0.0
@@ -100,6 +101,7 @@ class _HostSide(threading.Thread):
                 if now - self._machine_at >= HOST_SECONDS * 0.9:
                     self._machine_at = now
                     self.machine = self._reader.machine()
+                    self.torch = self._reader.torch_reports(facts)
                 self.facts, self.exists, self.problem = facts, exists, None
             except OSError as error:
                 self.problem = f"the host's processes cannot be read: {error}"
@@ -305,6 +307,7 @@ class Poller(threading.Thread):
             readings,
             host.facts,
             host.exists,
+            torch=host.torch,
             assembler=self._assembler,
             host=host.machine,
             driver=self._driver,

@@ -78,6 +78,8 @@ def _process(process: GpuProcess, instances: dict[tuple[str, int, int], str]) ->
         "cpu_seconds": host and _plain(host.cpu_seconds),
         "host_memory_bytes": host and host.host_memory_bytes,
     }
+    if process.torch is not None:
+        plain["torch"] = _plain(process.torch)
     if process.gpu_instance_id is not None:
         gpu_instance, compute_instance = process.gpu_instance_id, process.compute_instance_id
         plain["mig_uuid"] = instances.get((process.gpu_uuid, gpu_instance, compute_instance or 0))

@@ -12,12 +12,16 @@ import resource
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from gputop.model import Host, HostFacts, ProcessKey
+from gputop.model import Host, HostFacts, ProcessKey, TorchReport
 from gputop.processes import ProcessDetails
 from gputop.processes.followed import FollowedProcess, Users, patience
 from gputop.processes.host import HostLine, boot_time
 from gputop.processes.proc_stat import MAX_PID, STAT_BYTES, Stat, is_thread, parse_stat
+
+if TYPE_CHECKING:
+    from gputop.processes.torch_reports import TorchReports
 
 
 class ProcHostReader:
@@ -33,6 +37,7 @@ class ProcHostReader:
         self._open = 0
         self._open_limit = _share_of_descriptors()
         self.users = Users()
+        self._torch: TorchReports | None = None
 
     def read(self, pids: Iterable[int], fresh: Collection[int] | None = None) -> Mapping[int, HostFacts]:
         """See :meth:`gputop.processes.HostReader.read`. Facts that did not change are the same object as before, with
@@ -71,6 +76,14 @@ class ProcHostReader:
         """See :meth:`gputop.processes.HostReader.machine`. CPU use is that of the last second or more."""
         return self._host.read()
 
+    def torch_reports(self, facts: Mapping[int, HostFacts]) -> Mapping[int, TorchReport]:
+        """See :meth:`gputop.processes.HostReader.torch_reports`."""
+        if self._torch is None:
+            from gputop.processes.torch_reports import TorchReports  # not needed for the first picture
+
+            self._torch = TorchReports()
+        return self._torch.read(facts)
+
     def details(self, key: ProcessKey) -> ProcessDetails | None:
         """See :meth:`gputop.processes.HostReader.details`. Takes milliseconds (all pids are looked at for children)."""
         from gputop.processes.details import read_details  # needed on a key press only
@@ -90,6 +103,8 @@ class ProcHostReader:
         for pid in list(self._known):
             self._forget(pid)
         self._host.close()
+        if self._torch is not None:
+            self._torch.close()
 
     def _look(self, pid: int) -> HostFacts | None:
         """Read the process anew; None, and nothing remembered, when it is gone."""

@@ -11,7 +11,7 @@ import pytest
 
 from gputop.bus import Bus, GpuBack, GpuLost, MessagesLost, ProcessExited, ProcessStarted, SnapshotTaken
 from gputop.lanes import PATIENCE, Lanes
-from gputop.model import Driver, Gpu, GpuProcess, Host, HostFacts, ProcessKey, Snapshot
+from gputop.model import Driver, Gpu, GpuProcess, Host, HostFacts, ProcessKey, Snapshot, TorchReport
 from gputop.poller import Poller
 from gputop.sources import Reading, SourceError
 
@@ -26,6 +26,9 @@ class FakeHost:
 
     def exists(self, pid: int) -> bool:
         return False
+
+    def torch_reports(self, facts: object) -> dict[int, TorchReport]:
+        return {}
 
     def machine(self) -> Host:
         return Host("box")

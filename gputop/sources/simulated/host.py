@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from gputop.model import Host, HostFacts, ProcessKey
+from gputop.model import Host, HostFacts, ProcessKey, TorchReport
 from gputop.processes import ProcessDetails
 from gputop.sources.simulated.machine import World
 from gputop.sources.simulated.population import SimulatedProcess
@@ -44,6 +44,9 @@ class SimulatedHost:
             if self._machine is None or self._machine[:2] != (second, version):
                 self._machine = (second, version, self._host(float(second)))
             return self._machine[2]
+
+    def torch_reports(self, facts: Mapping[int, HostFacts]) -> Mapping[int, TorchReport]:
+        return {}
 
     def details(self, key: ProcessKey) -> ProcessDetails | None:
         with self._world.lock:
