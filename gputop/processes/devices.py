@@ -82,6 +82,12 @@ class NvidiaDevices:
         minor = self.minor_of(device)
         return device_name(device, path) if minor is None else f"/dev/nvidia{minor}"
 
+    def numbers(self) -> tuple[frozenset[int], frozenset[int]] | None:
+        """(majors, ``st_rdev`` of single devices) that are NVIDIA's; None where only a function can tell."""
+        if self._gpus is not None:
+            return frozenset(), frozenset(self._gpus)
+        return None if self._is_nvidia is not None else (self._majors() | {NVIDIA_MAJOR}, frozenset())
+
     def judge(self) -> Callable[[int], bool]:
         """Tells of an ``st_rdev`` whether it is one of NVIDIA's, as of now."""
         if self._is_nvidia is not None:

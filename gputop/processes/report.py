@@ -160,6 +160,7 @@ class HolderScan:
     hidden: bool = False  # others' processes are not even listed (hidepid)
     with_maps: bool = False  # memory maps were read too
     own_namespace: bool = False  # only the processes of this PID namespace were there to look at
+    cut_short: bool = False  # it took too long (a hanging network file system) and was ended
 
     @property
     def denied_count(self) -> int:
@@ -167,11 +168,11 @@ class HolderScan:
 
     @property
     def complete(self) -> bool:
-        return not self.denied and not self.hidden and not self.own_namespace
+        return not (self.denied or self.hidden or self.own_namespace or self.cut_short)
 
     def words(self) -> str:
         """What was looked at and what was not: "412 processes inspected, 37 of root not permitted: run as root"."""
-        said = f"{self.inspected} processes inspected"
+        said = "the scan took too long and was cut short" if self.cut_short else f"{self.inspected} processes inspected"
         if self.denied:
             named = ", ".join(f"{count} of {user}" for user, count in self.denied[:3])
             more = sum(count for _, count in self.denied[3:])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -188,11 +189,35 @@ def test_anybody_else_is_not(name: str, command: str) -> None:
     assert benign(named(name, command)) is None
 
 
-def test_a_scan_rests_between_bursts_of_work(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_program_can_be_started_it_looks_itself_and_rests(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """So that a machine with thousands of processes keeps a core to itself."""
     rests: list[float] = []
-    made = scanner(device)
     monkeypatch.setattr("gputop.processes.holders.WORK_SECONDS", 0.0)
-    monkeypatch.setattr(time, "sleep", rests.append)
+    with child(OPEN, device) as process:
+        made = scanner(device)
+        monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+        monkeypatch.setattr(time, "sleep", rests.append)
+        scan = made.scan()
+        assert process.pid in holders(scan) and scan.complete
+        assert len(rests) >= scan.inspected > 1
+
+
+def test_a_scan_that_hangs_is_cut_short_and_says_so(
+    device: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    hanging = tmp_path / "python"
+    hanging.write_text("#!/bin/sh\nexec sleep 600\n")
+    hanging.chmod(0o755)
+    made = scanner(device)
+    monkeypatch.setattr(sys, "executable", str(hanging))
+    monkeypatch.setattr("gputop.processes.holders.PATIENCE", 0.3)
     scan = made.scan()
-    assert len(rests) >= scan.inspected and set(rests) == {0.001}
+    assert scan.cut_short and not scan.complete and "cut short" in scan.words()
+
+
+def test_the_look_at_others_files_leaves_no_process_behind(device: str) -> None:
+    scanner(device).scan()
+    children = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split()
+    assert not [pid for pid in children if b"holder_probe" in Path(f"/proc/{pid}/cmdline").read_bytes()]
