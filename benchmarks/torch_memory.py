@@ -135,7 +135,49 @@ def main() -> None:
 
 
 def screen(path: Path) -> None:
-    """Key by key: time from the press to the lines being drawn."""
+    """Key by key: from the key to all lines drawn, at 200×60."""
+    import asyncio
+
+    from textual import events
+    from textual.geometry import Region
+
+    from gputop.settings import DEFAULTS
+    from gputop.ui.torch_app import TorchSnapshotApp
+
+    keys = {
+        "timeline": ["t", "p", *["plus"] * 8, *["minus"] * 8, *["left"] * 10, *["right"] * 5, "z"],
+        "allocations": ["a", *["down"] * 10, *["pagedown"] * 10, "end", "home", "w"],
+        "tree": ["v", *["down"] * 10, "left", "right", *["pagedown"] * 5],
+        "flame graph": ["v", *["down"] * 8, "right", "left", "enter", "z"],
+        "leaks": ["l", *["down"] * 10, *["pagedown"] * 5],
+        "segments": ["s", *["down"] * 10, *["pagedown"] * 20, "end", "home"],
+        "overview": ["o", "pagedown", "home"],
+    }
+
+    async def walk() -> None:
+        app = TorchSnapshotApp([path], DEFAULTS)
+        async with app.run_test(size=(200, 60)) as pilot:
+            started = time.perf_counter()
+            while app.screen.state is None:
+                await asyncio.sleep(0.02)
+            print(f"  viewer: open {time.perf_counter() - started:.2f} s")
+            await pilot.pause()
+            viewer = app.screen
+            for view, presses in keys.items():
+                took = []
+                for key in presses:
+                    event = events.Key(key, None)
+                    at = time.perf_counter()
+                    viewer.on_key(event)
+                    viewer.board.render_lines(Region(0, 0, 200, 60))
+                    took.append((time.perf_counter() - at) * 1000)
+                    await asyncio.sleep(0)
+                first, rest = took[0], sorted(took[1:])
+                median, worst = rest[len(rest) // 2], rest[-1]
+                print(f"    {view:<12} first {first:6.1f} ms, then median {median:5.1f}, worst {worst:5.1f}")
+                await asyncio.sleep(0.3)
+
+    asyncio.run(walk())
 
 
 if __name__ == "__main__":

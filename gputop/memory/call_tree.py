@@ -12,7 +12,7 @@ NO_FRAMES: Final = Frame("(no frames)", "", 0)
 _DEEPEST: Final = 400
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Node:
     """A frame, what was allocated under it, and the frames it called."""
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import bisect
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Final
 
 from gputop.memory.snapshot_groups import Filter
@@ -20,6 +22,7 @@ from gputop.memory.torch_snapshot import ALLOC, Device
 PARTS: Final = 12  # of a trace whose steps are not known
 _MOST_STEPS: Final = 60
 _STEP: Final = re.compile(r"step|iter|batch", re.IGNORECASE)
+_IS_ALLOC: Final = bytes(code == ALLOC for code in range(256))
 _DIGITS: Final = re.compile(r"\d+")
 
 
@@ -124,10 +127,7 @@ def _held(device: Device) -> int:
 
 def _count_freed(device: Device, found: dict[int, Leak]) -> None:
     fold = device.snapshot.frames.folded
-    allocs: dict[int, int] = {}
-    for code, stack in zip(device.action, device.stack, strict=True):
-        if code == ALLOC:
-            allocs[stack] = allocs.get(stack, 0) + 1
+    allocs = Counter(compress(device.stack, bytes(device.action).translate(_IS_ALLOC)))
     for stack, count in allocs.items():
         leak = found.get(fold(stack))
         if leak is not None:

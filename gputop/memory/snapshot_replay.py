@@ -85,7 +85,7 @@ def lifetimes(
     live = {block[0]: row for row, block in enumerate(held)}
     written: list[tuple[int, list[int]]] = []
     unmatched = 0
-    take, end = live.pop, death.append
+    take, put, end = live.pop, live.setdefault, death.append
     row = len(held)
     at = len(places)
     while at:
@@ -101,16 +101,15 @@ def lifetimes(
                     changes[n] = which + 1
                 else:
                     unmatched += 1  # its free is not in the trace: that kind of entry was left out of it
-            elif where in live:
-                unmatched += 1  # it is held later, and its alloc is not in the trace
-            else:
-                live[where] = row
+            elif put(where, row) == row:
                 row += 1
                 changes[n] = -row
                 end(n)
+            else:
+                unmatched += 1  # it is held later, and its alloc is not in the trace
         at = start
     written.append((-1, list(live.values())))
-    found = _table(birth[:row], death, held, (address, size, stack, stream, pool))
+    found = _table(birth[:row], death, held, list(live.values()), (address, size, stack, stream, pool))
     found.changes = array("i", changes)
     found.held_at_start = sum(_pick(found.size, list(live.values())))
     found.unmatched = unmatched
@@ -126,25 +125,32 @@ def lifetimes(
     return found
 
 
-def _table(birth: list[int], death: list[int], held: Sequence[Block], columns: tuple[Sequence[int], ...]) -> Lifetimes:
-    """The rows' other columns: address and size from the free, the rest from the alloc where the trace has it."""
+def _table(
+    birth: list[int], death: list[int], held: Sequence[Block], unborn: list[int], columns: tuple[Sequence[int], ...]
+) -> Lifetimes:
+    """The rows' other columns: address and size from the free, the rest from the alloc where the trace has it (for the
+    rows *unborn* it has not)."""
     address, size, stack, stream, pool = columns
     first = len(held)
     freed = death[first:]
-    known = [born if born >= 0 else died for born, died in zip(birth[first:], freed, strict=True)]
+    known = birth[first:]
+    strangers = [row - first for row in unborn if row >= first]
+    for n in strangers:
+        known[n] = freed[n]
     found = Lifetimes()
     found.birth, found.death = array("i", birth), array("i", death)
-    found.address = array("Q", [*(block[0] for block in held), *_pick(address, freed)])
-    found.size = array("q", [*(block[1] for block in held), *_pick(size, freed)])
-    # where something was freed is another matter: no stack, unless the alloc tells it
-    of_alloc = [*_pick(stack, known)]
-    for n, born in enumerate(birth[first:]):
-        if born < 0:
-            of_alloc[n] = 0
-    of_held = [(stack[born] if born >= 0 else 0) or block[2] for born, block in zip(birth[:first], held, strict=True)]
-    found.stack = array("I", [*of_held, *of_alloc])
-    found.stream = array("I", [*(block[3] for block in held), *_pick(stream, known)])
-    found.pool = array("I", [*(block[4] for block in held), *_pick(pool, known)])
+    found.address = array("Q", [block[0] for block in held])
+    found.size = array("q", [block[1] for block in held])
+    found.stack = array("I", [(stack[n] if n >= 0 else 0) or b[2] for n, b in zip(birth[:first], held, strict=True)])
+    found.stream = array("I", [block[3] for block in held])
+    found.pool = array("I", [block[4] for block in held])
+    found.address.extend(array("Q", _pick(address, freed)))
+    found.size.extend(array("q", _pick(size, freed)))
+    found.stack.extend(array("I", _pick(stack, known)))
+    for n in strangers:
+        found.stack[first + n] = 0  # where it was freed is another matter than where it was allocated
+    found.stream.extend(array("I", _pick(stream, known)))
+    found.pool.extend(array("I", _pick(pool, known)))
     return found
 
 

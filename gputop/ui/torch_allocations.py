@@ -34,6 +34,7 @@ class AllocationsPane(ListPane):
         self._unfolded: set[tuple[object, ...]] = set()  # paths in the tree that were opened
         self._folded: set[tuple[object, ...]] = set()  # … that were closed
         self._visible: list[_TreeRow] = []
+        self._visible_of = (0, 0, 0)  # the tree and how much is folded: what it was made of
         self._flame = FlameGraph(state)
 
     @property
@@ -110,7 +111,10 @@ class AllocationsPane(ListPane):
     def count(self) -> int:
         if self.shape != "tree":
             return len(self.state.groups(self.entry))
-        self._visible = self._rows()
+        root = self._tree()
+        if self._visible_of != (id(root), len(self._unfolded), len(self._folded)):
+            self._visible_of = (id(root), len(self._unfolded), len(self._folded))
+            self._visible = self._rows(root)
         return len(self._visible)
 
     def nothing(self) -> str:
@@ -155,25 +159,25 @@ class AllocationsPane(ListPane):
 
         return self.state.kept(("tree", self.entry, self.state.filter, self.state.folded), build)
 
-    def _rows(self) -> list[_TreeRow]:
-        """(depth, node, path) of what is unfolded: at first along the frames that lead to most of the bytes."""
-        root = self._tree()
+    def _rows(self, root: Node) -> list[_TreeRow]:
+        """What is unfolded: at first along the frames that lead to most of the bytes."""
         found: list[_TreeRow] = []
-        todo: list[_TreeRow] = [(0, c, (c.frame,)) for c in reversed(root.sorted())]
+        todo: list[_TreeRow] = [(0, child, (child.frame,)) for child in reversed(root.sorted())]
         while todo:
             depth, node, path = todo.pop()
             found.append((depth, node, path))
             if self._is_open(node, path, root):
-                todo += [(depth + 1, c, (*path, c.frame)) for c in reversed(node.sorted())]
+                todo += [(depth + 1, child, (*path, child.frame)) for child in reversed(node.sorted())]
         return found
 
     def _is_open(self, node: Node, path: tuple[object, ...], root: Node) -> bool:
         if not node.children or path in self._folded:
             return False
-        return path in self._unfolded or len(node.children) == 1 or node.bytes * 10 >= root.bytes
+        least = 100 if len(node.children) == 1 else 10  # a part of all
+        return path in self._unfolded or node.bytes * least >= root.bytes
 
     def _toggle(self, unfold: bool | None) -> None:
-        rows = self._rows()
+        rows = self._visible
         if not rows:
             return
         _, node, path = rows[min(self.at, len(rows) - 1)]
@@ -183,6 +187,7 @@ class AllocationsPane(ListPane):
             self._folded.discard(path)
         elif is_open:
             self._folded.add(path)
+            self._unfolded.discard(path)
         elif len(path) > 1:  # on to its caller
             self.at = next(n for n, (_, _, other) in enumerate(rows) if other == path[:-1])
 

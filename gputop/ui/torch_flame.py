@@ -10,6 +10,8 @@ from gputop.memory.words import percent, size
 from gputop.ui.cells import Line, Span, fit, width
 from gputop.ui.torch_state import TorchState
 
+_NARROW = 0.25  # cells: less is left out
+
 
 class _Box(NamedTuple):
     left: int
@@ -25,6 +27,7 @@ class FlameGraph:
         self._at: list[object] = []
         self._zoom: list[object] = []
         self._rows: list[list[_Box]] = []
+        self._made_of: tuple[object, ...] = ()
         self._first = 0
 
     def _follow(self, root: Node, frames: list[object]) -> tuple[Node, ...]:
@@ -37,12 +40,14 @@ class FlameGraph:
         return tuple(path)
 
     def lines(self, root: Node, cells: int, rows: int) -> list[Line]:
-        zoom = self._follow(root, self._zoom)
         at = self._follow(root, self._at)
-        self._root = root
-        self._rows = [[_Box(0, cells, zoom[: n + 1])] for n in range(len(zoom))]
-        while boxes := self._below(self._rows[-1]):
-            self._rows.append(boxes)
+        made_of = (root, tuple(self._zoom), cells)
+        if self._made_of != made_of:
+            self._made_of = made_of
+            zoom = self._follow(root, self._zoom)
+            self._rows = [[_Box(0, cells, zoom[: n + 1])] for n in range(len(zoom))]
+            while boxes := self._below(self._rows[-1]):
+                self._rows.append(boxes)
         room = max(1, rows - 3)
         depth = len(at) - 1
         self._first = max(0, min(self._first, depth, len(self._rows) - room))
@@ -67,6 +72,8 @@ class FlameGraph:
             scale = (box.right - box.left) / node.bytes if node.bytes else 0.0
             left = float(box.left)
             for child in node.sorted():
+                if child.bytes * scale < _NARROW:
+                    break  # so are the rest
                 right = left + child.bytes * scale
                 if round(right) > round(left):
                     found.append(_Box(round(left), round(right), (*box.path, child)))

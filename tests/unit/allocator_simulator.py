@@ -353,6 +353,16 @@ def training(allocator: Allocator, steps: int = 20, seed: int = 0, leak: int = 3
             allocator.free(gradient, GRADIENT)
 
 
+def until_out_of_memory(allocator: Allocator, size: int) -> None:
+    """Activations of *size* bytes until one fails."""
+    before = allocator.ooms
+    while allocator.ooms == before:
+        try:
+            allocator.malloc(size, ACTIVATION)
+        except MemoryError:
+            pass
+
+
 def chaos(allocator: Allocator, entries: int, seed: int = 0) -> None:
     """Allocations and frees at random: streams, pools, pending frees, cache flushes."""
     random_ = random.Random(seed)

@@ -36,7 +36,8 @@ _LEAST: Final = (40, 8)
 
 
 class TorchSnapshotScreen(Screen[None]):
-    """Views of the snapshots in *paths*. Esc or q closes it (the application, where it is all there is)."""
+    """Views of the snapshots in *paths*. q closes it (the application, where it is all there is), so does Esc where
+    there is a screen to go back to: a torn escape sequence begins with it, and must not end the program."""
 
     DEFAULT_CSS: ClassVar[str] = """
     TorchSnapshotScreen { overflow: hidden; }
@@ -159,7 +160,7 @@ class TorchSnapshotScreen(Screen[None]):
             )
             lines += [((f" {fit(words, cells - 2)}", "text"),), bar]
         lines += [()] * (rows - len(lines) - 1)
-        return [*lines[: rows - 1], hint_line((("Esc q", "close"),), cells, "bar")]
+        return [*lines[: rows - 1], hint_line((self._close_hint,), cells, "bar")]
 
     def _track(self, cells: int) -> str:
         return (" " if self.view.has_track else self.view.glyphs.track) * cells
@@ -223,13 +224,13 @@ class TorchSnapshotScreen(Screen[None]):
             style = "key+b@bar" if self._complaint is None else "warning+b@bar"
             label = fit(label, min(width(label), cells // 2))
             return ((label, style), *self._prompt.line(cells - width(label)))
-        hints: list[Hint] = [("Esc q", "close"), ("Tab", "view"), ("/", "filter")]
+        hints: list[Hint] = [self._close_hint, ("?", "help"), ("Tab", "view"), ("/", "filter")]
         if len(state.snapshot.devices) > 1:
             hints.append(("g", "device"))
         if len(state.snapshots) > 1:
             hints.append(("r", "file"))
         own = self.pane.hints() if state.device is not None else ()
-        return hint_line((*own, *hints, ("?", "help")), cells, "bar")
+        return hint_line((*hints[:2], *own, *hints[2:]), cells, "bar")
 
     def _help_lines(self, cells: int) -> list[Line]:
         keys = (
@@ -245,7 +246,7 @@ class TorchSnapshotScreen(Screen[None]):
             ("← → , .", "timeline: move the cursor by a column, by an entry"),
             ("↑ ↓ + - z", "timeline: zoom in, out, the whole"),
             ("p n", "timeline: to the peak, to the next OOM"),
-            ("Esc q", "close"),
+            ("q F10", "close; Esc clears the filter, and goes back where there is a dashboard"),
         )
         lines: list[Line] = [()]
         lines += [((fit(key, 18), "key+b"), (words, "text")) for key, words in keys]
@@ -271,14 +272,17 @@ class TorchSnapshotScreen(Screen[None]):
         if self._help and key in ("escape", "q", "f1", "question_mark"):
             self._help = False
             return True
-        if key in ("q", "f10") or (key == "escape" and (state is None or not state.filter)):
+        if key in ("q", "f10"):
             self.close()
+            return True
+        if key == "escape":
+            if state is not None and state.filter:
+                state.set_filter("")
+            elif not self._is_all_there_is:
+                self.close()
             return True
         if state is None:
             return False
-        if key == "escape":
-            state.set_filter("")
-            return True
         if state.device is not None and not self._help and self.pane.pressed(key, self.app.size.height - 6):
             return True
         return self._common(key, state)
@@ -321,8 +325,16 @@ class TorchSnapshotScreen(Screen[None]):
             return False
         return True
 
+    @property
+    def _is_all_there_is(self) -> bool:
+        return self.app.screen_stack[0] is self
+
+    @property
+    def _close_hint(self) -> Hint:
+        return ("q", "quit") if self._is_all_there_is else ("Esc q", "back")
+
     def close(self) -> None:
-        if self.app.screen_stack[0] is self:
+        if self._is_all_there_is:
             self.app.exit(return_code=1 if self.state is None and self.problems else 0)
         else:
             self.dismiss()
