@@ -21,7 +21,10 @@ from gputop.model import Gpu, GpuFacts, GpuProcess, HostFacts, Snapshot
 
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
-_SCALARS: Final = ("took", "interval", "source", "problems", "host", "driver")  # of a snapshot, beside taken_at
+#: Fields of a snapshot that are no tables; its time is in every line.
+_VALUES: Final = tuple(
+    field.name for field in dataclasses.fields(Snapshot) if field.name not in ("taken_at", "gpus", "processes")
+)
 
 
 class BadLine(ValueError):
@@ -63,7 +66,7 @@ def _reader(hint: Any) -> Reader:
     """What makes a value of type *hint* of its JSON. Raises TypeError for a type no recording can hold (yet)."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         (inner,) = (_reader(part) for part in typing.get_args(hint) if part is not type(None))
-        return _as_it_is if inner is _as_it_is else lambda value: None if value is None else inner(value)
+        return _or_none(inner)
     if typing.get_origin(hint) is tuple:
         parts = typing.get_args(hint)
         if parts[-1] is Ellipsis:
@@ -80,6 +83,10 @@ def _reader(hint: Any) -> Reader:
     if dataclasses.is_dataclass(hint):
         return _dataclass_reader(hint)
     raise TypeError(f"{hint} cannot be recorded")
+
+
+def _or_none(read: Reader) -> Reader:
+    return _as_it_is if read is _as_it_is else lambda value: None if value is None else read(value)
 
 
 def _dataclass_reader(class_: Any) -> Reader:
@@ -105,7 +112,8 @@ class _Layout:
         self.class_ = class_
         self.names = tuple(field.name for field in fields)
         self.defaults = tuple(_default(field) for field in fields)
-        self.readers = {field.name: _reader(hints[field.name]) for field in fields}
+        # None in every column: of a row that has nothing at its side, cells that are never None otherwise are too.
+        self.readers = {field.name: _or_none(_reader(hints[field.name])) for field in fields}
         self.get: Callable[[Any], tuple[Any, ...]] = attrgetter(*self.names)
 
 
@@ -120,8 +128,12 @@ _process_identity: Final[Callable[[Any], Any]] = attrgetter("pid", "gpu_uuid", "
 
 def _splice(old: Sequence[Any], new: Sequence[Any], identity: Callable[[Any], Any]) -> tuple[int, int, int] | None:
     """(first row, rows taken out, rows put in) that makes the rows of *old* those of *new*, None where they are."""
-    if len(old) == len(new) and all(a is b or identity(a) == identity(b) for a, b in zip(old, new, strict=True)):
-        return None
+    if len(old) == len(new):
+        for a, b in zip(old, new, strict=True):
+            if a is not b and identity(a) != identity(b):
+                break
+        else:
+            return None
     before, after = [identity(row) for row in old], [identity(row) for row in new]
     least = min(len(before), len(after))
     head = next((n for n in range(least) if before[n] != after[n]), least)
@@ -164,7 +176,7 @@ class LineWriter:
         if before is None:
             content["whole"] = True
             before = _NOTHING
-        for name in _SCALARS:
+        for name in _VALUES:
             old, new = getattr(before, name), getattr(snapshot, name)
             if old is not new and (old != new or before is _NOTHING):
                 content[name] = _plain(new)
@@ -287,7 +299,7 @@ class LineReader:
             elif self.taken_at is None:
                 raise BadLine("the first line is not a whole snapshot")
             taken_at = content["taken_at"] + 0.0
-            for name, read in _SCALAR_READERS.items():
+            for name, read in _VALUE_READERS.items():
                 if name in content:
                     self._values[name] = read(content[name])
             if "gpus" in content:
@@ -314,4 +326,4 @@ class LineReader:
 
 
 _SNAPSHOT_HINTS: Final = typing.get_type_hints(Snapshot)
-_SCALAR_READERS: Final = {name: _reader(_SNAPSHOT_HINTS[name]) for name in _SCALARS}
+_VALUE_READERS: Final = {name: _reader(_SNAPSHOT_HINTS[name]) for name in _VALUES}

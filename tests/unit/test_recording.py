@@ -97,6 +97,16 @@ def test_any_snapshot_of_the_model_comes_back_exactly(snapshots: list[Snapshot])
         assert reader.snapshot() == snapshot
 
 
+def test_a_process_that_dies_while_the_driver_lists_it(tmp_path: Path) -> None:
+    alive = SMALL[1]
+    dead = dataclasses.replace(
+        alive, taken_at=EPOCH + 9, processes=(dataclasses.replace(alive.processes[0], host=None, exists=False),)
+    )
+    snapshots = [alive, dead, dataclasses.replace(alive, taken_at=EPOCH + 10)]
+    record(tmp_path / "file", snapshots)
+    assert everything(tmp_path / "file") == snapshots
+
+
 def test_hostile_text_is_no_line_of_its_own(tmp_path: Path) -> None:
     nasty = 'a"b\\ \x1b[2J\r\n{"whole":true}\u202e\u2028\x00é🙂'
     gpu = Gpu(0, "GPU-1", nasty, EPOCH, error=nasty, notes=(nasty,))
