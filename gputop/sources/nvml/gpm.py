@@ -6,6 +6,7 @@ A metric is computed from two samples at least 100 ms apart; two sample buffers 
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Mapping
 from ctypes import Structure, byref, c_char, c_uint, c_void_p, sizeof
 from typing import Final
@@ -14,6 +15,10 @@ from gputop.sources.nvml import abi
 from gputop.sources.nvml.calls import Handle
 from gputop.sources.nvml.errors import GPU_GONE, PERMANENT, Fault
 
+#: NVML's GPM calls are not safe against each other, not even for different GPUs: on two H200s (driver 580.159) a
+#: nvmlGpmMetricsGet beside another thread's nvmlGpmSampleGet ended in a segmentation fault, two times in three.
+_ONE_AT_A_TIME: Final = threading.Lock()
+PATIENCE: Final = 0.05  # seconds to wait for another GPU's turn
 #: Below this many seconds two samples may be one and the same. (NVML asks for 100 ms; beats jitter.)
 SHORTEST: Final = 0.095
 
@@ -96,6 +101,15 @@ class Gpm:
         Percent are 0 to 100, throughputs bytes per second. Raises Fault when the GPU or the driver is gone."""
         if not self._samples or now - self._taken < SHORTEST:
             return self._values
+        if not _ONE_AT_A_TIME.acquire(timeout=PATIENCE):
+            self._values = {}  # another GPU's call hangs: nothing is known now
+            return self._values
+        try:
+            return self._read(now)
+        finally:
+            _ONE_AT_A_TIME.release()
+
+    def _read(self, now: float) -> Mapping[int, float]:
         older, newer = self._samples
         assert self._sample is not None and self._get is not None
         code = self._sample(self._handle.pointer, *self._before, older)

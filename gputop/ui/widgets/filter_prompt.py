@@ -69,7 +69,7 @@ class FilterPrompt(Horizontal):
     def _close(self) -> None:
         self._closed = True
         self._done()
-        self.call_later(self.remove)  # not here: the application, which runs this, would wait for itself
+        self.screen.call_later(self.remove)  # whoever runs this, the prompt or the application, would wait for itself
 
 
 class _Text(Input):
