@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from gputop.model import Gpu
 from gputop.settings import CHART_WINDOWS, METRICS
+from gputop.ui.leak_options import leak_options
 from gputop.ui.options import (
     Choice,
     ColumnOrder,
@@ -99,5 +100,6 @@ def sections(gpus: Sequence[Gpu], themes: Sequence[str], order: ColumnOrder) -> 
                 for which in (0, 1)
             ],
         ),
+        Section("Leaks", leak_options()),
         Section("File", [ResetAll()]),
     ]

@@ -60,6 +60,9 @@ valid_settings = st.builds(
     threshold_utilization=rising(100),
     threshold_temperature=rising(150),
     threshold_power=rising(200),
+    leak_idle_minutes=st.integers(1, 10_080),
+    leak_gap_mib=st.integers(64, 1 << 20),
+    leak_ignore=st.lists(st.sampled_from(["user:ml", "VLLM::", "名 前"]), unique=True).map(tuple),
 )
 
 
@@ -139,6 +142,10 @@ def test_what_the_command_line_asked_for_is_not_saved_with_something_else(path: 
         ('sort = "size"', "none of"),
         ("chart_window = 61", "none of"),
         ("chart_window = true", "none of"),
+        ("leak_idle_minutes = 0", "whole number from 1"),
+        ("leak_idle_minutes = 2.5", "whole number"),
+        ("leak_gap_mib = true", "not a number"),
+        ('leak_ignore = "user:ml"', "not a list"),
         ("gpus = 0", "not a list"),
         ("gpus = [true]", "not a name"),
         ("threshold_memory = [95, 80]", "rising"),
