@@ -32,6 +32,7 @@ class Steps:
 
     starts: tuple[int, ...]  # entries
     origin: str  # in words
+    unit: str = "step"  # what each is: a step, steps, or a part of the trace
 
     def of(self, entry: int) -> int:
         return max(0, bisect.bisect_right(self.starts, entry) - 1)
@@ -44,10 +45,10 @@ def steps(device: Device) -> Steps:
         starts, name = found
         if len(starts) > _MOST_STEPS:  # several steps as one: what is drawn has so many columns
             every = -(-len(starts) // _MOST_STEPS)
-            return Steps(tuple(starts[::every]), f"{every} of its {len(starts)} “{name}” each")
+            return Steps(tuple(starts[::every]), f"{every} of its {len(starts)} “{name}” each", f"{every} steps")
         return Steps(tuple(starts), f"its {len(starts)} “{name}”")
     parts = max(1, min(PARTS, device.entries))
-    return Steps(tuple(device.entries * n // parts for n in range(parts)), f"{parts} equal parts of the trace")
+    return Steps(tuple(device.entries * n // parts for n in range(parts)), f"{parts} equal parts of the trace", "part")
 
 
 def _annotated(device: Device) -> tuple[list[int], str] | None:

@@ -85,7 +85,7 @@ def _leaks(device: Device, top: int, wanted: Filter) -> list[str]:
         return ["", f"  Leaks: no line leaves something behind step after step ({cut.origin})."]
     lines = ["", f"  Leaks: left behind step after step ({cut.origin})"]
     for leak in growing:
-        pace = f"{size(leak.per_step)} a step"
+        pace = f"{size(leak.per_step)} a {cut.unit}"
         lines.append(f"  {size(leak.bytes):>8} {leak.count:>7,}×  {pace:>14}  {stack_title(device, leak.stack)}")
     return lines
 

@@ -46,31 +46,37 @@ class LeaksPane(ListPane):
         found = self._leaks()
         growing = [leak for leak in found if leak.growing]
         lost = sum(leak.bytes for leak in growing)
-        words = f"left behind within the trace and never freed, by {self._steps().origin}: "
         told: Span = (f"{len(growing)} growing, {size(lost)}", "warning+b") if growing else ("none grows", "good+b")
-        columns = f"  {'BYTES':>9} {'BLOCKS':>7} {'A STEP':>8} {'FREED':>8}  {'BY STEP':{_SPARK}}  ALLOCATED BY"
-        return [((words, "dim"), told), ((columns, "accent+b"),)]
+        words = f": allocated within the trace and never freed, by {self._steps().origin}"
+        a_step, by_step = f"A {self._steps().unit.upper()}", f"BY {self._steps().unit.upper()}"
+        spark = fit(by_step, self._spark_cells(cells))
+        columns = f"  {'BYTES':>9} {'BLOCKS':>7} {fit(a_step, 8, right=True)} {'FREED':>8}  {spark}  ALLOCATED BY"
+        return [(told, (words, "dim")), ((columns, "accent+b"),)]
+
+    def _spark_cells(self, cells: int) -> int:
+        return _SPARK if cells >= 100 else _SPARK // 2
 
     def row(self, n: int, cells: int) -> Line:
         leak = self._leaks()[n]
         view = self.state.view
-        spark = _spark(leak.by_step, _SPARK)
+        room = self._spark_cells(cells)
+        spark = _spark(leak.by_step, room)
         top = max(1.0, *spark)
         picture = levels(tuple([value if value else float("nan") for value in spark]), view.glyphs, top)
         return (
             (f"{view.glyphs.warning if leak.growing else ' '} ", "warning+b"),
             (f"{size(leak.bytes):>9}", "title+b"),
             (f" {leak.count:>7,} {size(leak.per_step):>8} {leak.freed:>8,}  ", "text"),
-            (fit(picture, _SPARK), "g1" if leak.growing else "s0"),
+            (fit(picture, room), "g1" if leak.growing else "s0"),
             (f"  {stack_title(self.device, leak.stack)}", "title" if leak.growing else "text"),
         )
 
     def details(self, n: int, cells: int, rows: int) -> Sequence[Line]:
         leak = self._leaks()[n]
         age = self.device.seconds_between(leak.oldest, self.device.last)
-        words = "Grows: something is left behind step after step" if leak.growing else "Does not grow step by step"
-        words += f"; the first at entry {leak.oldest:,}" + (f", {age:.3g} s before the dump" if age is not None else "")
-        words += f"; {leak.freed:,} others of this line were freed"
+        words = "grows step after step" if leak.growing else "does not grow step by step"
+        words += f"; since entry {leak.oldest:,}" + (f", {age:.3g} s before the dump" if age is not None else "")
+        words += f"; {leak.freed:,} others freed"
         return stack_lines(self.state.snapshot.frames.frames(leak.stack), cells, rows, words)
 
 

@@ -20,7 +20,7 @@ from gputop.ui.wrap import wrap
 
 _AXIS = 9  # cells of the labels at the left
 _LEAST = 20  # entries of the deepest zoom
-_HELD = 5  # lines about what is held at the cursor
+_HELD = 5  # lines about what is held at the cursor, at most
 
 
 class TimelinePane(Pane):
@@ -204,17 +204,18 @@ class TimelinePane(Pane):
         lines: list[Line] = [(), self._entry(cursor), tuple(spans)]
         if rows < 16:
             return lines
+        most = _HELD if rows >= 30 else 3
         key = state.groups_key(cursor)
         if not state.is_kept(*key):
-            return [*lines, *[(("…", "faint"),)] * (_HELD + 1)]
+            return [*lines, (("…", "faint"),), *[()] * most]
         groups = state.groups(cursor)
         lines.append(((f"Held at the cursor by {len(groups):,} lines of the program, the most by", "dim"),))
-        for group in groups[:_HELD]:
+        for group in groups[:most]:
             title = stack_title(device, group.stack)
             lines.append(
                 ((f"{size(group.bytes):>9} {group.count:>7,}× ", "text"), (fit(title, max(1, cells - 20)), "title"))
             )
-        return lines + [()] * (_HELD - len(groups[:_HELD]))
+        return lines + [()] * (most - len(groups[:most]))
 
     def _entry(self, cursor: int) -> Line:
         device, snapshot = self.device, self.state.snapshot
