@@ -36,14 +36,15 @@ class Headless:
             raise self.poller.error
         return first
 
-    def run(self, on_snapshot: Callable[[Snapshot], None]) -> int:
-        """Call *on_snapshot* with every snapshot until SIGINT, SIGTERM or SIGHUP. Returns 0: to be ended is no fault.
+    def run(self, on_snapshot: Callable[[Snapshot], None], seconds: float | None = None) -> int:
+        """Call *on_snapshot* with every snapshot until SIGINT, SIGTERM or SIGHUP (unless ignored: nohup), or for so
+        many *seconds*. Returns 0: to be ended is no fault.
 
         What *on_snapshot* raises is raised here.
         """
-        return asyncio.run(self._run(on_snapshot))
+        return asyncio.run(self._run(on_snapshot, seconds))
 
-    async def _run(self, on_snapshot: Callable[[Snapshot], None]) -> int:
+    async def _run(self, on_snapshot: Callable[[Snapshot], None], seconds: float | None) -> int:
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
 
@@ -61,7 +62,10 @@ class Headless:
                 end(error)
 
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, end)
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, end)
+        if seconds is not None:
+            loop.call_later(seconds, end)
         self.bus.subscribe(SnapshotTaken, handle, every=True)
         if self.poller.latest is not None:
             handle(SnapshotTaken(self.poller.latest))

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from gputop import units
 from gputop.commands.common import Refusal, add_source_options, as_setting, machine_of, only_asked, settings_of
+from gputop.commands.headless import Headless, say
+from gputop.selection import only
 
 if TYPE_CHECKING:
     from gputop.model import Snapshot
     from gputop.outputs.recorder import Recorder
 
 FAILED: Final = 1
-FIRST_READING: Final = 5.0  # seconds
 
 PIDS_A_SECOND: Final = 128  # of which /proc is read; of 512 processes each is every 4 s
 
@@ -57,99 +57,37 @@ def run(options: argparse.Namespace) -> int:
     if options.keep is not None and options.rotate is None:
         raise Refusal("--keep needs --rotate")
     bytes_, seconds = options.rotate or (None, None)
-    rotation = Rotation(bytes_, seconds, options.keep)
     settings, _, problems = settings_of(options)
     for problem in problems:
-        print(f"gputop record: settings: {problem}", file=sys.stderr)
-    machine = machine_of(options)
+        say(f"settings: {problem}")
+    headless = Headless(machine_of(options), settings.refresh, ())
+    first = headless.start()
+    if first is not None:
+        only_asked(first, options, settings)
     try:
-        return _Session(options, settings, machine).run(lambda: Recorder(options.file, rotation))
+        recorder = Recorder(options.file, Rotation(bytes_, seconds, options.keep))
+        if not options.quiet:
+            until = "for that time, or until Ctrl+C" if options.duration is not None else "until Ctrl+C"
+            say(f"recording {_what(first)} every {settings.refresh:g} s to {options.file} {until}")
+        try:
+            headless.run(lambda snapshot: _record(snapshot, recorder, headless, settings.gpus), options.duration)
+        finally:
+            recorder.close()
     except RecordingError as error:
         raise Refusal(str(error), FAILED) from None
+    if not options.quiet:
+        say(f"{recorder.records} records, {recorder.bytes_ / 1e6:.2f} MB")
+    return 0
 
 
-class _Session:
-    """One run of the poller, the event loop and the recorder."""
-
-    def __init__(self, options: argparse.Namespace, settings: Any, machine: Any) -> None:
-        from gputop.bus import Bus
-        from gputop.history import NoHistory
-        from gputop.poller import Poller
-
-        self._options, self._settings = options, settings
-        self._bus = Bus()
-        self._poller = Poller(machine.source, machine.host, self._bus, settings.refresh, NoHistory())
-        self._recorder: Recorder | None = None
-        self._failure: Exception | None = None
-        self._lost = 0
-
-    def run(self, make: Any) -> int:
-        import asyncio
-        import signal
-
-        from gputop.bus import SnapshotTaken
-
-        loop = asyncio.new_event_loop()
-        self._bus.attach(loop)
-        self._bus.subscribe(SnapshotTaken, self._take, every=True)
-        self._loop = loop
-        self._poller.start()
-        first = self._poller.wait_for_first(FIRST_READING)
-        if self._poller.error is not None:
-            raise self._poller.error
-        if first is not None:
-            only_asked(first, self._options, self._settings)
-        recorder = self._recorder = make()
-        self._say(
-            f"recording {_what(first)} every {self._settings.refresh:g} s to {recorder.path}; "
-            f"{'Ctrl+C ends it' if self._options.duration is None else 'Ctrl+C ends it sooner'}"
-        )
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.add_signal_handler(number, loop.stop)
-        if self._options.duration is not None:
-            loop.call_later(self._options.duration, loop.stop)
-        try:
-            loop.run_forever()
-        finally:
-            self._poller.stop()
-            recorder.close()
-        if self._failure is not None:
-            raise self._failure
-        self._say(f"{recorder.records} records, {recorder.bytes_ / 1e6:.2f} MB")
-        if self._lost:
-            print(f"gputop record: {self._lost} readings were lost: the disk was too slow", file=sys.stderr)
-        return 0
-
-    def _take(self, message: Any) -> None:
-        """A snapshot, or word that some were lost."""
-        from gputop.bus import MessagesLost
-        from gputop.selection import only
-
-        if isinstance(message, MessagesLost):
-            self._lost += message.count
-            return
-        if self._failure is not None or self._recorder is None:
-            return
-        snapshot = message.snapshot
-        if self._settings.gpus:
-            chosen = only(snapshot, self._settings.gpus)[0]
-            snapshot = chosen if chosen.gpus else snapshot  # none of those chosen is here (any more)
-        self._want(snapshot)
-        try:
-            self._recorder.write(snapshot)
-        except Exception as error:  # raised again by run(), out of the event loop
-            self._failure = error
-            self._loop.stop()
-
-    def _want(self, snapshot: Snapshot) -> None:
-        """Have the host's side of the processes read anew, of no more than so many a second, in turns."""
-        pids = sorted({process.pid for process in snapshot.processes})
-        turns = -(-len(pids) // PIDS_A_SECOND)
-        self._poller.want("record", pids[int(snapshot.taken_at) % turns :: turns] if turns > 1 else None)
-
-    def _say(self, words: str) -> None:
-        if not self._options.quiet:
-            print(f"gputop record: {words}", file=sys.stderr, flush=True)
+def _record(snapshot: Snapshot, recorder: Recorder, headless: Headless, gpus: tuple[str, ...]) -> None:
+    """Record *snapshot*, and have the host's side of its processes read anew: in turns, no more than so many a
+    second."""
+    pids = sorted({process.pid for process in snapshot.processes})
+    turns = -(-len(pids) // PIDS_A_SECOND)
+    headless.poller.want("headless", pids[int(snapshot.taken_at) % turns :: turns] if turns > 1 else None)
+    chosen = only(snapshot, gpus)[0]
+    recorder.write(chosen if chosen.gpus else snapshot)  # as it is while none of those chosen is here
 
 
 def _what(snapshot: Snapshot | None) -> str:
