@@ -10,9 +10,11 @@ import dataclasses
 import enum
 import json
 import math
+from collections.abc import Iterable
 from typing import Any, Final
 
 from gputop.model import Gpu, GpuProcess, MigInstance, Snapshot
+from gputop.processes.attribution import attribute
 
 #: Fields that appear under another name or in another form.
 _GPU_OWN: Final = frozenset(("event_reasons_mask", "mig"))
@@ -35,14 +37,18 @@ def as_dict(snapshot: Snapshot) -> dict[str, Any]:
         "nvml_version": snapshot.driver.nvml_version,
         "cuda_version": snapshot.driver.cuda_version,
         "source": snapshot.source,
-        "gpus": [_gpu(gpu) for gpu in snapshot.gpus],
+        "gpus": [_gpu(gpu, snapshot.processes) for gpu in snapshot.gpus],
         "processes": [_process(process, instances) for process in snapshot.processes],
         "problems": list(snapshot.problems),
     }
 
 
-def _gpu(gpu: Gpu) -> dict[str, Any]:
+def _gpu(gpu: Gpu, processes: Iterable[GpuProcess]) -> dict[str, Any]:
     plain = _fields(gpu, leave_out=_GPU_OWN)
+    parts = attribute(gpu, processes)
+    plain["memory_living_bytes"] = parts.living if gpu.memory_used_bytes is not None else None
+    plain["memory_dead_bytes"] = parts.ghosts if gpu.memory_used_bytes is not None else None
+    plain["memory_shared_bytes"] = parts.shared
     reasons = gpu.event_reasons
     plain["fan_percent"] = gpu.fan_percent
     plain["event_reasons"] = None if reasons is None else [reason.words for reason in reasons]

@@ -27,7 +27,8 @@ GPU = (
     "index uuid name pci_bus_id memory_total_bytes memory_used_bytes memory_reserved_bytes memory_free_bytes "
     "memory_unattributed_bytes utilization_gpu_percent utilization_memory_percent temperature_celsius "
     "temperature_memory_celsius power_watts power_limit_watts fan_percent clock_sm_mhz clock_memory_mhz "
-    "performance_state event_reasons pcie_rx_bytes_per_second pcie_tx_bytes_per_second sm_active_percent error"
+    "performance_state event_reasons pcie_rx_bytes_per_second pcie_tx_bytes_per_second sm_active_percent error "
+    "memory_living_bytes memory_dead_bytes memory_shared_bytes"
 )
 PROCESS = "pid start_time gpu_uuid kind memory_bytes sm_percent user command cpu_percent host_memory_bytes state exists"
 
@@ -87,6 +88,18 @@ def test_values_are_told_as_promised() -> None:
     assert process["command"] == "train é" and process["cpu_percent"] == 101.5
     assert top["driver_version"] == "580.159.04" and top["problems"] == ["a problem"]
     assert top["host"]["name"] == "gpu01" and top["host"]["load"] == [1.0, 2.0, 3.0]
+
+
+def test_used_is_what_the_living_the_dead_and_nobody_hold() -> None:
+    gpu = Gpu(0, "GPU-1", "x", 1.0, memory_used_bytes=100, memory_reserved_bytes=5, memory_unattributed_bytes=30)
+    rows = (
+        GpuProcess(1, "GPU-1", "C", memory_bytes=50, exists=True),
+        GpuProcess(2, "GPU-1", "C", memory_bytes=20, exists=False),
+        GpuProcess(3, "GPU-2", "C", memory_bytes=99, exists=True),
+    )
+    (told,) = parsed(Snapshot(1.0, gpus=(gpu,), processes=rows))["gpus"]
+    parts = [told[f"memory_{name}_bytes"] for name in ("living", "dead", "unattributed", "shared")]
+    assert parts == [50, 20, 30, 0]
 
 
 def test_a_process_without_mig_has_no_mig_keys() -> None:
