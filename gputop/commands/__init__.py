@@ -21,4 +21,6 @@ COMMANDS: Final[dict[str, str]] = {
     "record": "record GPUs and processes to a file",
     "replay": "the dashboard on a recording",
     "torch-snapshot": "what a PyTorch memory snapshot holds, and by which line",
+    "completion": "completion for bash, zsh or fish",
+    "man": "the manual page",
 }
