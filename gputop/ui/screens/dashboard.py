@@ -255,9 +255,10 @@ class Dashboard(FindingsScreen):
         from gputop.ui.widgets.filter_prompt import FilterPrompt
 
         if self.prompt is None:
-            self.prompt = FilterPrompt(self.table.filter_text, self._set_filter, self._filter_done)
+            self.prompt = FilterPrompt(self._set_filter, self._filter_done)
             await self.mount(self.prompt)
-            self.set_focus(self.prompt.input)  # at once: the next key may be waiting
+        self.prompt.open(self.table.filter_text)
+        self.set_focus(self.prompt.input)  # at once: the next key may be waiting
 
     def _set_filter(self, text: str) -> str | None:
         problem = self.table.set_filter(text)
@@ -265,7 +266,6 @@ class Dashboard(FindingsScreen):
         return problem
 
     def _filter_done(self) -> None:
-        self.prompt = None
         self.set_focus(self.table)
 
     def key_escape(self) -> None:
@@ -349,6 +349,37 @@ class Dashboard(FindingsScreen):
                     gputop.insight,
                 )
             )
+
+    def action_why(self) -> None:
+        """Of the GPU at the cursor, else of the process's, else of the fullest."""
+        gputop = self.gputop
+        row = self.table.cursor_row
+        uuid = self.gpus.selected if self.gpus.has_focus else row.process.gpu_uuid if row is not None else None
+        if uuid is None and self.snapshot is not None and self.snapshot.gpus:
+            uuid = max(self.snapshot.gpus, key=lambda gpu: gpu.memory_used_bytes or 0).uuid
+        if uuid is not None:
+            from gputop.ui.screens.why import WhyScreen
+
+            insight = gputop.insight
+            self.app.push_screen(
+                WhyScreen(uuid, lambda: self.snapshot, lambda: insight.report, gputop.history, gputop.view)
+            )
+
+    def action_torch(self) -> None:
+        gputop = self.gputop
+        row = self.table.cursor_row
+        process = None if row is None else row.parts[0] if row.parts else row.process
+        if self.looking_back.snapshot is not None:
+            self.notify("This is the past: End shows the processes of now.", severity="warning", markup=False)
+        elif gputop.signals is None:
+            self.notify("gputop runs with --read-only: it asks nothing of processes.", severity="warning", markup=False)
+        elif process is None or process.torch is None:
+            words = "This process does not use gputop.torch_monitor (two lines in its script: w tells them)."
+            self.notify(words if process is not None else "No process is at the cursor.", markup=False)
+        else:
+            from gputop.ui.torch_asking import ask_process
+
+            ask_process(self.app, process, lambda: gputop.poller.latest, gputop.view)
 
     @on(GpuArea.Activated)
     def _gpu_activated(self, event: GpuArea.Activated) -> None:

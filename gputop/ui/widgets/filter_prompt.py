@@ -16,7 +16,10 @@ _LABEL = 10
 
 
 class FilterPrompt(Horizontal):
-    """Stands over the footer. Enter keeps the filter, Escape clears it; both take the prompt away."""
+    """Stands over the footer. Enter keeps the filter, Escape clears it; both take the prompt away.
+
+    It is hidden then, not removed: whoever handles the key would wait for the removal, and the removal for them.
+    """
 
     DEFAULT_CSS = f"""
     FilterPrompt {{ dock: bottom; height: 1; width: 100%; background: $panel; }}
@@ -26,23 +29,25 @@ class FilterPrompt(Horizontal):
     }}
     """
 
-    def __init__(self, text: str, change: Callable[[str], str | None], done: Callable[[], None]) -> None:
+    def __init__(self, change: Callable[[str], str | None], done: Callable[[], None]) -> None:
         """*change* applies a filter and returns what is wrong with it, in words."""
         super().__init__()
-        self._text, self._change, self._done = text, change, done
+        self._change, self._done = change, done
         self._problem: str | None = None
-        self._closed = False
 
     def compose(self) -> ComposeResult:
         self._label = Board()
         yield self._label
-        self.input = _Text(
-            self._text, placeholder="text  user:NAME  gpu:0  pid:123  type:C  mem>10G  !not", select_on_focus=False
-        )
+        self.input = _Text(placeholder="text  user:NAME  gpu:0  pid:123  type:C  mem>10G  !not", select_on_focus=False)
         self.input.cursor_blink = False  # blinking costs 3.6 KB/s
         yield self.input
 
-    def on_mount(self) -> None:
+    def open(self, text: str) -> None:
+        """Ask, beginning with *text*."""
+        self._problem = None
+        self.input.value = text
+        self.input.cursor_position = len(text)
+        self.display = True
         self._say()
 
     def _say(self) -> None:
@@ -51,7 +56,7 @@ class FilterPrompt(Horizontal):
 
     @on(Input.Changed)
     def _changed(self, event: Input.Changed) -> None:
-        if self._closed:
+        if not self.display:
             return  # late: Enter or Escape was quicker
         self._problem = self._change(event.value)
         self._say()
@@ -67,9 +72,8 @@ class FilterPrompt(Horizontal):
         self._close()
 
     def _close(self) -> None:
-        self._closed = True
+        self.display = False
         self._done()
-        self.screen.call_later(self.remove)  # whoever runs this, the prompt or the application, would wait for itself
 
 
 class _Text(Input):
