@@ -25,7 +25,7 @@ from gputop.processes import HostReader, ProcessDetails
 from gputop.sources import Reading, Source, SourceError
 
 MEDIUM_SECONDS: Final = 1.0
-SLOW_SECONDS: Final = 10.0
+SLOW_SECONDS: Final = 15.0
 COUNT_SECONDS: Final = 5.0
 HOST_SECONDS: Final = 1.0
 FIRST_FACTS: Final = 0.05  # how long a new pid's first facts are waited for
