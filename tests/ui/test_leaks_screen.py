@@ -1,0 +1,179 @@
+"""F8: suspects, evidence, tags, and who F9 is about."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gputop.bus import Bus
+from gputop.model import Finding, LeakVerdict, ProcessKey, Snapshot, Verdict, replace
+from gputop.processes.kin import Extent
+from gputop.processes.report import Cause, Gap, Ghost, HeldDevice, Hold, Holder, HolderScan, LeakReport, Owner
+from gputop.settings import DEFAULTS
+from gputop.ui.glyphs import ASCII
+from gputop.ui.insight import Insight
+from gputop.ui.screens import leaks
+from gputop.ui.screens.kill import KillScreen
+from gputop.ui.screens.leaks import LeaksScreen
+from gputop.ui.view import View
+from tests.ui.screens import TORN_KEYS, VIEW, flat, showing
+from tests.unit.process_data import GIB, TAKEN_AT, facts, gpu, process, snapshot
+
+GPU0, GPU1 = gpu(0).uuid, gpu(1).uuid
+HOLDERS = [facts(pid, command="python ddp.py", user="cv", group_id=50211) for pid in (50377, 50378)]
+GHOST = Ghost(
+    50211, ((GPU1, 38 * GIB),), TAKEN_AT, facts(50211, command="python ddp.py", user="cv"), True, scanned=True,
+    holds=tuple(
+        Hold(Holder(one, (HeldDevice("/dev/nvidia1", 1, (41,)),)), HeldDevice("/dev/nvidia1", 1, (41,)),
+             "process group 50211", True)
+        for one in HOLDERS
+    ),
+)  # fmt: skip
+LEAK = LeakVerdict(
+    Verdict.LEAK, ProcessKey(50211, None), GHOST.memory,
+    (Finding("R1", "the driver lists 50211 with 38.0 GiB, but no such process exists; it died 02:58:10"),),
+    ("a large context takes seconds to be torn down",), GHOST.targets, TAKEN_AT, "cv", "python ddp.py",
+)  # fmt: skip
+IDLE = LeakVerdict(
+    Verdict.IDLE, process(50400).key, ((GPU0, 80 * GIB),), (Finding("R9", "idle for 2 h 13 min; SM 0 %"),),
+    ("a server that waits for requests",), (process(50400).key,), TAKEN_AT - 7980, "ml", "python serve.py",
+)  # fmt: skip
+GAP = Gap(GPU0, 3 * GIB, TAKEN_AT, (
+    Cause("MPS", "the MPS service runs (77) and holds its clients' memory", "echo quit | nvidia-cuda-mps-control", 2),
+    Cause("managed memory", "cudaMallocManaged pages belong to no process", "look at torch.cuda.memory_stats", 1),
+))  # fmt: skip
+SCAN = HolderScan(TAKEN_AT, 0.04, (), 412, (("root", 37),))
+REPORT = LeakReport(
+    TAKEN_AT, (LEAK, IDLE), ghosts=(GHOST,), gaps=(GAP,), scan=SCAN,
+    owners={IDLE.process: Owner(where="unit serve.service", stop_with="systemctl stop serve.service")},
+)  # fmt: skip
+SNAPSHOT = snapshot(process(50400, 0, 80), replace(process(50211, 1, 38), host=None, exists=False))
+
+
+class Signals:
+    def __init__(self) -> None:
+        self.held: list[int] = []
+
+    def hold(self, target: Any) -> Any:
+        from gputop.processes import Outcome, Result
+
+        self.held.append(target.key.pid)
+        return Result(target, Outcome.REFUSED, "not in a test")
+
+    def kin(self, of: Any) -> Any:
+        from gputop.processes.kin import Kin
+
+        return Kin()
+
+
+def screen(
+    report: LeakReport = REPORT, view: View = VIEW, signals: Any = None, now: Snapshot = SNAPSHOT
+) -> Callable[[], LeaksScreen]:
+    insight = Insight(object(), Bus(), DEFAULTS)  # type: ignore[arg-type]  # nothing is sampled here
+    insight.take(report)
+    return lambda: LeaksScreen(insight, lambda: now, view, signals, lambda key: None)
+
+
+async def test_worst_first_with_what_each_would_free_and_why() -> None:
+    async with showing(screen(), (120, 40)) as (app, _):
+        lines = app.text().splitlines()
+        assert "1 LEAK 38.0G" in lines[0] and "1 IDLE 80.0G" in lines[0] and "412 processes inspected" in lines[0]
+        assert lines[2].split()[:3] == ["▸", "LEAK", "38.0G"]
+        assert "IDLE 2h13m" in lines[3] and "80.0G" in lines[3]
+        assert "GAP" in lines[4] and "3.0G" in lines[4] and "MPS?" in lines[4]
+        text = flat(app.text())
+        assert "R1 the driver lists 50211" in text and "unless a large context" in text
+        assert "50377 python ddp.py (cv) holds /dev/nvidia1, fd 41: process group 50211" in text
+        assert "end 50377, 50378: F9 asks first" in text
+
+
+async def test_gap_is_a_card_of_causes_and_what_to_do_and_never_a_leak() -> None:
+    async with showing(screen(), (100, 30)) as (app, pilot):
+        await pilot.press("end")
+        text = flat(app.text())
+        assert "3.0G of GPU 0 are used since" in text and "likely MPS: the MPS service runs (77)" in text
+        assert "→ echo quit | nvidia-cuda-mps-control" in text and "possible managed memory" in text
+
+
+async def test_supervisors_command_is_told() -> None:
+    async with showing(screen(), (100, 30)) as (app, pilot):
+        await pilot.press("down")
+        assert "systemctl stop serve.service" in app.text()
+
+
+async def test_f9_on_a_dead_pid_is_about_those_who_keep_its_memory() -> None:
+    signals = Signals()
+    async with showing(screen(signals=signals), (120, 40)) as (app, pilot):
+        await pilot.press("f9")
+        await pilot.pause()
+        kill = app.screen
+        assert isinstance(kill, KillScreen) and kill.extent is Extent.HOLDERS
+        assert [ending.target.key.pid for ending in kill.endings.all] == [50377, 50378]
+        text = app.text()
+        assert "38.0G of dead 50211 on GPU 1: comes back when all of these end" in text
+
+
+async def test_one_key_tags_all_leaks_of_mine_and_f9_takes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaks, "own_name", lambda: "cv")
+    other = replace(LEAK, process=process(900).key, user="ml", targets=(process(900).key,))
+    report = replace(REPORT, verdicts=(LEAK, other, IDLE))
+    signals = Signals()
+    async with showing(screen(report, signals=signals), (120, 40)) as (app, pilot):
+        await pilot.press("a", "down", "f9")
+        await pilot.pause()
+        assert isinstance(app.screen, KillScreen)
+        assert {ending.target.key.pid for ending in app.screen.endings.all} == {50377, 50378}, "not the other user's"
+
+
+async def test_nothing_of_mine_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaks, "own_name", lambda: "nobody-here")
+    async with showing(screen(), (100, 30)) as (app, pilot):
+        await pilot.press("a")
+        assert "None of the LEAKs is of user nobody-here" in app.notices()[0]
+
+
+async def test_cursor_stays_on_its_entry_when_a_worse_one_comes() -> None:
+    make = screen()
+    async with showing(make, (100, 30)) as (app, pilot):
+        await pilot.press("down")
+        worse = replace(LEAK, process=ProcessKey(60000, None), memory=((GPU0, 90 * GIB),))
+        report = replace(REPORT, verdicts=(worse, LEAK, IDLE))
+        app.over._insight.take(report)
+        app.over.show_report(report)
+        line = next(line for line in app.text().splitlines() if line.startswith("▸"))
+        assert "50400" in line
+
+
+async def test_read_only_sends_nothing_and_torn_keys_do_nothing() -> None:
+    async with showing(screen(), (100, 30)) as (app, pilot):
+        await pilot.press("f9")
+        assert "--read-only" in app.notices()[0]
+        await pilot.press(*TORN_KEYS[1:])
+        assert app.over is not None and "*" not in app.text()
+
+
+async def test_no_leak_is_said_and_what_is_not_sure_too() -> None:
+    report = LeakReport(TAKEN_AT, unsure=("37 of root not permitted: run gputop as root",))
+    async with showing(screen(report), (80, 24)) as (app, _):
+        text = flat(app.text())
+        assert "No leak is seen" in text and "Not sure: 37 of root not permitted: run gputop as root" in text
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 12), (200, 60)])
+@pytest.mark.parametrize("glyphs", [VIEW.glyphs, ASCII])
+async def test_every_size_and_hostile_names(size: tuple[int, int], glyphs: Any) -> None:
+    names = ["[/x] [bold]", "漢字" * 60, "a" * 500, "🧨" * 40]
+    many = tuple(replace(IDLE, process=ProcessKey(n, n), command=name, user=name) for n, name in enumerate(names * 8))
+    async with showing(screen(replace(REPORT, verdicts=many), View(DEFAULTS, glyphs)), size) as (app, pilot):
+        await pilot.press("end", "up", "pagedown", "home", "space")
+        assert app.text()
+
+
+def test_owner_of_a_sudo_session_is_who_called_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUDO_USER", "ml")
+    assert leaks.own_name() == "ml"
+    monkeypatch.delenv("SUDO_USER")
+    assert leaks.own_name() and (os.geteuid() != 0 or leaks.own_name() == "root")
