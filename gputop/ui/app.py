@@ -257,9 +257,10 @@ class GputopApp(TypeaheadApp[None]):
         self.exit(return_code=0)
 
     def action_repaint(self) -> None:
-        """Write every cell anew: something else may have written on this terminal."""
-        self.dashboard.rearrange()
+        """Write every cell anew, as it is: something else may have written on this terminal."""
         for screen in self.screen_stack:
+            for board in screen.query(Board):
+                board.redraw()
             screen.refresh(repaint=True, layout=True)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
