@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,7 +18,6 @@ from tests.pty.terminal import Terminal
 ROOT = Path(__file__).resolve().parents[2]
 GPUTOP = [sys.executable, "-m", "gputop"]
 MAIN = "import sys; from gputop.cli import main; sys.exit(main())"
-DRAWN = "Quit"  # the footer's last word: the first screen is complete
 
 #: What a developer's own shell must not decide.
 _DROPPED = (
@@ -36,7 +35,7 @@ class Start(Protocol):
         driver: SimulatedDriver | None = None,
         env: Mapping[str, str] | None = None,
         settings: str | None = None,
-        drawn: str | Callable[[], object] | None = DRAWN,
+        drawn: str | None = "",
         prefix: tuple[str, ...] = (),
         before: str = "",
         **more: Any,
@@ -58,8 +57,8 @@ def settings_file(home: Path) -> Path:
 
 @pytest.fixture
 def gputop(home: Path, settings_file: Path) -> Iterator[Start]:
-    """Starts ``gputop ARGUMENTS``, on *driver* where one is given, and waits until the screen shows *drawn* (None: does
-    not wait). *settings* is the content of its settings file, *prefix* a command that runs it (``setpriv ...``),
+    """Starts ``gputop ARGUMENTS``, on *driver* where one is given, and waits until all of the screen is drawn, or until
+    it shows *drawn* (None: does not wait). *settings* is the content of its settings file, *prefix* a command that runs it (``setpriv ...``),
     *before* Python that runs before it in its process."""
     started: list[Terminal] = []
 
@@ -70,7 +69,7 @@ def gputop(home: Path, settings_file: Path) -> Iterator[Start]:
         driver: SimulatedDriver | None = None,
         env: Mapping[str, str] | None = None,
         settings: str | None = None,
-        drawn: str | Callable[[], object] | None = DRAWN,
+        drawn: str | None = "",
         prefix: tuple[str, ...] = (),
         before: str = "",
         **more: Any,
@@ -90,7 +89,7 @@ def gputop(home: Path, settings_file: Path) -> Iterator[Start]:
         )
         started.append(terminal)
         if drawn is not None:
-            terminal.wait_for(drawn)
+            terminal.wait_for(drawn or (lambda: drawn_whole(terminal)))
         return terminal
 
     yield start
@@ -143,6 +142,14 @@ def worker() -> Iterator[StartWorker]:
     yield start
     for process in started:
         process.close()
+
+
+def drawn_whole(terminal: Terminal) -> bool:
+    """Whether the footer is where it belongs, or there is too little room and the screen says so."""
+    columns, rows = terminal.size
+    if columns < 60 or rows < 12:
+        return "too small"[:columns] in terminal.text()
+    return terminal.lines()[-1].startswith(" F1")
 
 
 def cursor_line(terminal: Terminal) -> str:
