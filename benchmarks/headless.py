@@ -46,6 +46,11 @@ def scrape() -> float:
     return time.perf_counter() - start
 
 
+def main_thread(pid: int) -> float:
+    """CPU seconds of the main thread: what is done with the readings. The others read (and answer scrapes)."""
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
 def measure(
     arguments: list[str], setup: Setup, pids: Path, seconds: float, warmup: float, every: float
 ) -> dict[str, Any]:
@@ -60,6 +65,7 @@ def measure(
         time.sleep(warmup)
         serves = arguments[0] == "serve" and every > 0
         tree, scrapes, peak = usage.tree(child.pid), [], 0
+        main_before = main_thread(child.pid)
         before, machine, own, start = usage.cpu(tree), usage.machine_cpu()[0], time.process_time(), time.monotonic()
         while (now := time.monotonic()) < start + seconds:
             if serves:
@@ -68,6 +74,7 @@ def measure(
             time.sleep(max(0.0, min(every or 5.0, start + seconds - now)))
         wall = time.monotonic() - start
         used = usage.cpu(tree).total - before.total
+        in_main = main_thread(child.pid) - main_before
         other = usage.machine_cpu()[0] - machine - used - (time.process_time() - own)
         memory = usage.memory(tree)
         ended = time.monotonic()
@@ -81,6 +88,7 @@ def measure(
     result: dict[str, Any] = {
         "command": " ".join(command[2:]), "gpus": setup.gpus, "procs": setup.procs, "refresh": setup.refresh,
         "h200": setup.h200, "seconds": round(wall, 1), "cpu_percent": round(100 * used / wall, 2),
+        "main_thread_percent": round(100 * in_main / wall, 2),
         "pss_mib": round(max(peak, memory.pss) / 1024, 1), "threads": memory.threads,
         "end_s": round(ended, 3), "status": child.returncode, "other_percent": round(100 * other / wall, 1),
     }  # fmt: skip

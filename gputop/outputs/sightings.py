@@ -120,6 +120,8 @@ class Sightings:
                 there.add(subject)
                 trackers = self._trackers_of(subject, process.key.start_ticks)
                 values = self._values(gpu, process, readable_now, trackers, now, passed)  # time goes on for all
+                for value, clause in zip(values, self._clauses, strict=True):
+                    no = no or (value is not None and not clause.holds(value))
             if subject in known or not no:
                 if not tracked:
                     values = self._values(gpu, process, readable_now, trackers, now, passed)
