@@ -15,7 +15,7 @@ from gputop import units
 from gputop.model import Finding, HostFacts, LeakVerdict, ProcessKey, Verdict
 from gputop.processes.past import ParentChange
 from gputop.processes.report import Circumstances, Ghost, HeldDevice, HolderScan
-from gputop.processes.words import amount, clock, plural, span
+from gputop.processes.words import amount, clock, descriptors, plural, span
 from gputop.settings import Settings
 
 GHOST_SECONDS: Final = 5.0  # tearing down tens of GiB takes some of them
@@ -167,7 +167,7 @@ def judge_ghost(
     words = f"the driver lists {ghost.pid}{name} with {where}, but no such process exists; it {died}"
     findings = [Finding("R1", words)]
     for hold in ghost.holds[:MOST_HOLDERS]:
-        grip = f"fd {', '.join(map(str, hold.device.descriptors))}" if hold.device.descriptors else "mapped"
+        grip = descriptors(hold.device.descriptors)
         proof = hold.how if hold.certain else f"likely, not proven: {hold.how}"
         findings.append(
             Finding("R2", f"{hold.holder.key.pid} holds {hold.device.path} ({grip}) opened by {ghost.pid}; {proof}")
@@ -368,11 +368,7 @@ def _deleted(circumstances: Circumstances) -> Finding | None:
 def _context(case: Case, now: float) -> list[str]:
     """What it holds, since when unchanged, since when unused."""
     said = [f"holds {amount(case_memory(case))} of GPU memory"]
-    grips = [
-        f"{device.path}" + (f" (fd {', '.join(map(str, device.descriptors))})" if device.descriptors else "")
-        for device in case.held
-        if device.minor is not None
-    ]
+    grips = [f"{device.path} ({descriptors(device.descriptors)})" for device in case.held if device.minor is not None]
     if grips:
         said.append("open: " + ", ".join(grips[:4]) + (" and more" if len(grips) > 4 else ""))
     if case.memory_since is not None and now - case.memory_since >= 60:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from gputop import units
 
@@ -36,3 +37,11 @@ def amount(bytes_: int | None) -> str:
 
 def plural(count: int, one: str) -> str:
     return f"{count} {one}" if count == 1 else f"{count} {one}es" if one.endswith("ss") else f"{count} {one}s"
+
+
+def descriptors(numbers: Sequence[int]) -> str:
+    """ "fd 41", "fd 11, 12, 13 and 20 more" (CUDA opens a device two dozen times); "mapped" where there is none."""
+    if not numbers:
+        return "mapped"
+    more = f" and {len(numbers) - 3} more" if len(numbers) > 3 else ""
+    return f"fd {', '.join(map(str, numbers[:3]))}{more}"
