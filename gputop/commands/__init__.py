@@ -14,6 +14,7 @@ from typing import Final
 #: Name and what it is for, in one line.
 COMMANDS: Final[dict[str, str]] = {
     "leaks": "memory that nobody uses any more: who holds it, why, what frees it",
+    "why": "why a GPU is full or slow, on one page, with what to do next",
     "query": "values for scripts, as nvidia-smi --query-gpu",
     "doctor": "what is wrong here, and what to do about it",
     "watch": "alarms without a screen",

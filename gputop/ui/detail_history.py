@@ -6,12 +6,15 @@ Fed with every snapshot, so that something is there when somebody looks; costs n
 from __future__ import annotations
 
 from array import array
+from collections.abc import Mapping
 from typing import Final
 
 from gputop.history import BUCKET_SECONDS, BUCKETS, NAN, Buckets
 from gputop.model import GpuProcess, RowKey, Snapshot
+from gputop.processes.torch_memory import torch_memory
 
 MOST: Final = 64  # processes that are followed: the largest
+MOST_PHASES: Final = 8
 _EVERY: Final = 1.0  # seconds between looks at the processes
 
 
@@ -44,6 +47,7 @@ class DetailHistory:
     def __init__(self) -> None:
         self.reasons: dict[str, Reasons] = {}
         self._memory: dict[RowKey, Buckets] = {}
+        self._torch: dict[RowKey, dict[str, Buckets]] = {}
         self._at = 0.0
 
     def add(self, snapshot: Snapshot) -> None:
@@ -59,15 +63,40 @@ class DetailHistory:
         if len(followed) > MOST:
             followed = tuple(sorted(followed, key=_size, reverse=True)[:MOST])
         memory: dict[RowKey, Buckets] = {}
+        torch: dict[RowKey, dict[str, Buckets]] = {}
         for process in followed:
             ring = memory[process.row] = self._memory.get(process.row) or Buckets()
             value = NAN if process.memory_bytes is None else float(process.memory_bytes)
             ring.put(snapshot.taken_at, value, 3 * max(_EVERY, snapshot.interval))
-        self._memory = memory
+            if process.torch is not None:
+                torch[process.row] = self._follow_torch(process, snapshot)
+        self._memory, self._torch = memory, torch
 
     def memory(self, row: RowKey) -> Buckets | None:
         """Bytes that the process held; None where it is not followed."""
         return self._memory.get(row)
+
+    def torch(self, row: RowKey) -> Mapping[str, Buckets]:
+        """Bytes in PyTorch's tensors ("allocated"), in its cache ("cached"), and the peak of each phase by its name
+        ("phase NAME"), where the process tells."""
+        return self._torch.get(row, {})
+
+    def _follow_torch(self, process: GpuProcess, snapshot: Snapshot) -> dict[str, Buckets]:
+        rings = self._torch.get(process.row, {})
+        split = torch_memory(process, snapshot.gpu(process.gpu_uuid), snapshot.taken_at)
+        if split is None:
+            return rings
+        values = {"allocated": split.live, "cached": split.cached}
+        values |= {f"phase {phase.name}": phase.peak_bytes for phase in split.device.phases[:MOST_PHASES]}
+        hold = 3 * max(_EVERY, snapshot.interval)
+        for name, bytes_ in values.items():
+            ring = rings.get(name)
+            if ring is None:
+                ring = rings[name] = Buckets()
+            ring.put(snapshot.taken_at, float(bytes_) if split.fresh else NAN, hold)
+        for name in list(rings)[:-2 * MOST_PHASES]:  # a process that gives every phase a new name
+            del rings[name]
+        return rings
 
 
 def _size(process: GpuProcess) -> int:

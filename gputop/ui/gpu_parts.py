@@ -52,7 +52,8 @@ def short_name(name: str, cells: int = 99) -> str:
 
 
 def memory_bar(drawing: GpuDrawing, cells: int, view: View) -> Line:
-    """The stack: living processes, held by the dead, unattributed, reserved, free; with the peak's mark."""
+    """The stack: living processes (of it what PyTorch caches, where they tell), held by the dead, unattributed,
+    reserved, free; with the peak's mark."""
     parts, glyphs = drawing.parts, view.glyphs
     if parts is None or cells <= 0:
         return ((_track(cells, view), "faint@track"),)
@@ -67,7 +68,10 @@ def memory_bar(drawing: GpuDrawing, cells: int, view: View) -> Line:
     unattributed = max(ghost, unattributed)
     reserved = max(unattributed, round(ends[3]))
     text = glyphs.full * live
-    if ghost == live and unattributed == ghost:
+    cached = live - min(live, round((parts.live - parts.cached) * cells / parts.total))
+    if cached:
+        text = text[cached:] + glyphs.cached * cached
+    elif ghost == live and unattributed == ghost:
         text = _eighths(ends[0], cells, glyphs)  # free follows: tell eighths of a cell
         reserved = max(reserved, len(text))
         ghost = unattributed = len(text)

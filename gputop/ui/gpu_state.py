@@ -10,6 +10,7 @@ from gputop import units
 from gputop.history import Trend
 from gputop.model import Gpu, GpuProcess, Severity, memory_by_pid
 from gputop.processes.report import Gap
+from gputop.processes.torch_memory import torch_memory
 from gputop.settings import Settings, Thresholds
 from gputop.ui.cells import width
 
@@ -52,14 +53,16 @@ class MemoryParts:
     unattributed: int
     reserved: int
     ghosts: tuple[int, ...] = ()  # dead pids that hold memory, the largest first
+    cached: int = 0  # of live: PyTorch's caches, as far as processes tell of them (gputop.torch_monitor)
+    releasable: int = 0  # of cached: what empty_cache() could give back, at most
 
     @property
     def used(self) -> int:
         return self.live + self.ghost + self.unattributed
 
 
-def memory_parts(gpu: Gpu, processes: Iterable[GpuProcess]) -> MemoryParts | None:
-    """None where total or used is not known."""
+def memory_parts(gpu: Gpu, processes: Iterable[GpuProcess], now: float = 0.0) -> MemoryParts | None:
+    """None where total or used is not known. *now*: what processes told long before it is not believed."""
     total, used = gpu.memory_total_bytes, gpu.memory_used_bytes
     if not total or used is None:
         return None
@@ -69,9 +72,12 @@ def memory_parts(gpu: Gpu, processes: Iterable[GpuProcess]) -> MemoryParts | Non
     ghosts = sorted((pid for pid in dead if by_pid.get(pid)), key=lambda pid: -(by_pid[pid] or 0))
     ghost = min(used, sum(by_pid[pid] or 0 for pid in ghosts))
     unattributed = min(gpu.memory_unattributed_bytes or 0, used - ghost)
-    return MemoryParts(
-        total, used - ghost - unattributed, ghost, unattributed, gpu.memory_reserved_bytes or 0, tuple(ghosts)
-    )
+    live = used - ghost - unattributed
+    told = [split for process in processes if process.torch and (split := torch_memory(process, gpu, now))]
+    cached = min(live, sum(split.cached for split in told if split.fresh))
+    releasable = min(cached, sum(split.releasable for split in told if split.fresh))
+    reserved = gpu.memory_reserved_bytes or 0
+    return MemoryParts(total, live, ghost, unattributed, reserved, tuple(ghosts), cached, releasable)
 
 
 def severity_of(value: float | None, thresholds: Thresholds | None) -> Severity:
@@ -160,6 +166,10 @@ def memory_remark(
             )
         return Remark(severity, words, words)
     full = f"{share:.0f}% full" if severity >= Severity.WARNING else ""
+    if parts.releasable >= max(UNATTRIBUTED_SHOWN, parts.total // 20):
+        size = units.size(parts.releasable, settings.memory_unit)
+        words = f"{full}, {size} cached, could be released" if full else f"{size} cached, could be released"
+        return Remark(severity, words, full or f"{size} cached")
     if parts.unattributed >= UNATTRIBUTED_SHOWN:
         size = units.size(parts.unattributed, settings.memory_unit)
         if full:

@@ -54,6 +54,8 @@ KEYS: Final = (
     Key("group", ("b",), "b", "group by user, job, container, GPU, not at all"),
     Key("events", ("e",), "e", "what happened: starts, exits, jumps of memory, Xids, throttling, limits"),
     Key("mark", ("m",), "m", "mark this moment: memory is told as the change since then; m again ends it"),
+    Key("why", ("w",), "w", "why is this GPU full: one page, with what to do next"),
+    Key("torch", ("T",), "T", "ask a process that uses gputop.torch_monitor for a memory snapshot, or to record"),
     Key("pause", ("p",), "p", "pause the screen, and go on"),
     Key("refresh", ("f11", "r"), "r", "sample now"),
     Key("back", ("comma",), ",", "look back: the reading before"),
@@ -81,7 +83,7 @@ _REPLAY: Final = (
     Key("faster", ("greater_than_sign",), ">", "play faster, up to 100×"),
     Key("go_to", ("g",), "g", "go to a time: 12:03, 2026-11-30 12:03, +5m, -30s, 50%"),
 )
-_LIVE_ONLY: Final = frozenset({"kill", "refresh", "release", "live"})
+_LIVE_ONLY: Final = frozenset({"torch", "kill", "refresh", "release", "live"})
 REPLAY_KEYS: Final = (
     *(key for key in KEYS if key.action not in _LIVE_ONLY | {key.action for key in _REPLAY}),
     *_REPLAY,

@@ -111,6 +111,11 @@ class ProcessScreen(Sheet[None]):
         self.draw()
 
     def pressed(self, key: str) -> bool:
+        if key == "T" and self._signals is not None and self._rows and self._rows[0].torch is not None:
+            from gputop.ui.torch_asking import ask_process
+
+            ask_process(self.app, self._rows[0], self._snapshot_of, self.view)
+            return True
         if key not in ("k", "f9") or self._signals is None:
             return False
         from gputop.ui.screens.kill import KillScreen
@@ -151,7 +156,9 @@ class ProcessScreen(Sheet[None]):
 
     def hints(self) -> Sequence[Hint]:
         kill: tuple[Hint, ...] = (("F9 k", "kill"),) if self._signals is not None else ()
-        return (("Esc q", "back"), *kill)
+        asks = self._signals is not None and any(row.torch is not None for row in self._rows)
+        ask: tuple[Hint, ...] = (("T", "PyTorch: snapshot, record"),) if asks else ()
+        return (("Esc q", "back"), *kill, *ask)
 
     def before(self, cells: int) -> Sequence[Line]:
         lines: list[Line] = []
@@ -177,7 +184,7 @@ class ProcessScreen(Sheet[None]):
 
     def parts(self, cells: int) -> Sequence[Part]:
         details = self._details
-        found = [Part("GPU memory", self._gpu_memory(cells)), *self._thoughts(cells)]
+        found = [Part("GPU memory", self._gpu_memory(cells)), *self._torch(cells), *self._thoughts(cells)]
         found.append(Part("Process", self._process(cells)))
         if details is None:
             waiting = "the host is being asked…" if self._gone_at is None else "nothing more is known"
@@ -186,6 +193,20 @@ class ProcessScreen(Sheet[None]):
         found.append(Part("Parents", self._family(details.ancestors, cells, deeper=True)))
         found.append(Part(f"Children ({len(details.children)})", self._family(details.children, cells, deeper=False)))
         found.append(Part("Environment (of an allow-list)", self._environment(details, cells)))
+        return found
+
+    def _torch(self, cells: int) -> list[Part]:
+        """What it tells of PyTorch's allocator, a part a GPU."""
+        snapshot = self._snapshot
+        if snapshot is None or not any(row.torch is not None for row in self._rows):
+            return []
+        from gputop.ui.torch_text import about_torch
+
+        found = []
+        for row in self._rows:
+            rings = self._past.torch(row.row)
+            lines = about_torch(row, snapshot.gpu(row.gpu_uuid), snapshot.taken_at, rings, self.view, cells)
+            found.append(Part(f"PyTorch on GPU {row.gpu_index} (gputop.torch_monitor)", lines))
         return found
 
     def _thoughts(self, cells: int) -> list[Part]:

@@ -84,7 +84,7 @@ class GpuArea(Board):
         drawings = [
             GpuDrawing(
                 gpu,
-                memory_parts(gpu, by_gpu[gpu.uuid]),
+                memory_parts(gpu, by_gpu[gpu.uuid], snapshot.taken_at),
                 history.track(gpu.uuid),
                 snapshot.taken_at,
                 selected=self.has_focus and gpu.uuid == self.selected,
