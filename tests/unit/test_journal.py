@@ -50,7 +50,7 @@ def test_out_of_memory_death_names_how_full_it_was_and_the_biggest_then() -> Non
     story = Story()
     story.see(process(1, gib=100, user="ml"), process(2, gib=39, user="cv"))
     end = next(event for event in story.see(process(1, gib=100, user="ml")) if event.kind is Kind.EXIT)
-    assert "GPU 0 was 99 % full, the biggest beside it: 1 (ml) with 100G" in end.words
+    assert "GPU 0 was 99 % full, the biggest beside it: 1 (ml) with 100.0G" in end.words
 
 
 def test_dead_pid_that_keeps_its_memory_is_told_when_it_dies_and_when_it_is_freed() -> None:
