@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import pickle
 import random
 import resource
@@ -130,8 +131,31 @@ def main() -> None:
             )
             print("  " + "  ".join(f"{name} {value:.3g}" for name, value in json.loads(out.stdout).items()))
         if not options.no_screen:
+            first_frame(path)
             screen(path)
     print(f"peak of this process {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
+
+
+def first_frame(path: Path) -> None:
+    """From the command to the first picture with its progress bar, and to the viewer, in a real terminal."""
+    import pexpect
+
+    for _ in range(3):
+        started = time.perf_counter()
+        child = pexpect.spawn(
+            sys.executable,
+            ["-m", "gputop", "torch-snapshot", str(path)],
+            cwd=str(ROOT),
+            dimensions=(60, 200),
+            env={**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor"},
+            timeout=120,
+        )
+        child.expect("reading")
+        bar = time.perf_counter() - started
+        child.expect("Timeline")
+        print(f"  in a terminal: progress bar after {bar:.2f} s, viewer after {time.perf_counter() - started:.2f} s")
+        child.send("q")
+        child.expect(pexpect.EOF)
 
 
 def screen(path: Path) -> None:

@@ -105,7 +105,7 @@ def leaks(device: Device, cut: Steps | None = None, only: Filter | None = None) 
     cut = cut or steps(device)
     fold = device.snapshot.frames.folded
     found: dict[int, Leak] = {}
-    held = [row for row in range(_held(device)) if device.row_birth[row] >= 0]
+    held = [row for row in range(len(device.held)) if device.row_birth[row] >= 0]
     for row in only.rows(device, held) if only else held:
         stack, size, birth = fold(device.row_stack[row]), device.row_size[row], device.row_birth[row]
         leak = found.get(stack)
@@ -119,11 +119,6 @@ def leaks(device: Device, cut: Steps | None = None, only: Filter | None = None) 
     for leak in found.values():
         leak.growing = _grows(leak)
     return sorted(found.values(), key=lambda leak: (not leak.growing, -leak.bytes, leak.stack))
-
-
-def _held(device: Device) -> int:
-    """Rows of the dump: they come first."""
-    return sum(1 for state in device.block_state if state)
 
 
 def _count_freed(device: Device, found: dict[int, Leak]) -> None:

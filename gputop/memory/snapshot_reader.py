@@ -221,7 +221,7 @@ class _Device:
         self.header: dict[str, Any] = {"device": device}
         self.columns: dict[str, Any] = {}
         self._frames, self._names, self._tell = frames, names, tell
-        self._held: list[tuple[int, int, int, int, int]] = []
+        self._held: list[tuple[int, int, int]] = []
         self._reserved = 0
         self._places: tuple[list[int], list[int], list[int]] = ([], [], [])  # start, end, pool of each segment
 
@@ -265,11 +265,7 @@ class _Device:
         own["block.requested"] = array("q", [block[3] for block in flat])
         own["block.state"] = bytes([block[4] for block in flat])
         own["block.stack"] = stacks
-        self._held = [
-            (block[1], block[3], stack, streams[block[0]], pools[block[0]])
-            for block, stack in zip(flat, stacks, strict=True)
-            if block[4]
-        ]
+        self._held = [(block[1], block[3], stack) for block, stack in zip(flat, stacks, strict=True) if block[4]]
         row = iter(range(len(self._held)))
         own["block.row"] = array("i", [next(row) if block[4] else -1 for block in flat])
         self._reserved = sum(totals)
@@ -281,9 +277,9 @@ class _Device:
 
     def read_trace(self, trace: list[Any]) -> None:
         own = self.columns
-        action, address, size, stream, stack, pool = self._read_entries(trace)
+        action, address, size, stack = self._read_entries(trace)
         self._tell("replaying", 0.5)
-        found = lifetimes(action, address, size, stack, stream, pool, self._held)
+        found = lifetimes(action, address, size, stack, self._held)
         self._tell("replaying", 0.7)
         reserved_at_start, reserved = reserved_curve(action, size, self._reserved)
         own["change"] = found.changes
@@ -294,8 +290,7 @@ class _Device:
         self._tell("replaying", 0.9)
         entries, starts, rows = found.checkpoints
         own |= {"checkpoint.entry": entries, "checkpoint.start": starts, "checkpoint.row": rows}
-        own |= {"row.birth": found.birth, "row.death": found.death, "row.address": found.address}
-        own |= {"row.size": found.size, "row.stack": found.stack, "row.stream": found.stream, "row.pool": found.pool}
+        own |= {"row.birth": found.birth, "row.death": found.death, "row.size": found.size, "row.stack": found.stack}
         at = own["block.row"]
         own["block.stack"] = array(
             "I", [found.stack[row] if row >= 0 else kept for row, kept in zip(at, own["block.stack"], strict=True)]
@@ -309,7 +304,7 @@ class _Device:
             "ooms": [[n, _free_of(trace[n])] for n in _places_of(action, OOM)],
         }
 
-    def _read_entries(self, trace: list[dict[str, Any]]) -> tuple[bytes, Any, Any, Any, Any, Any]:
+    def _read_entries(self, trace: list[dict[str, Any]]) -> tuple[bytes, array[int], array[int], array[int]]:
         """The trace as columns, some hundred entries at a time: each dict comes into the processor's cache once."""
         names, own, stacks_of = self._names, self.columns, self._frames.stacks
         action = bytearray()
@@ -337,7 +332,7 @@ class _Device:
             pool = self._pools(trace, address)
         own |= {"action": codes, "address": address, "size": size, "stream": stream, "time": when}
         own |= {"stack": stack, "pool": pool, "note": note}
-        return codes, address, size, stream, stack, pool
+        return codes, address, size, stack
 
     def _pools(self, trace: list[Any], address: array[int]) -> array[int]:
         """The pool of each entry before 2.12: that of the segment its address is in at the dump."""

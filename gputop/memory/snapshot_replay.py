@@ -48,8 +48,7 @@ class Lifetimes:
 
     def __init__(self) -> None:
         self.birth, self.death = array("i"), array("i")
-        self.address, self.size = array("Q"), array("q")
-        self.stack, self.stream, self.pool = array("I"), array("I"), array("I")
+        self.size, self.stack = array("q"), array("I")
         self.changes = array("i")  # per entry: +(row + 1) allocated, -(row + 1) freed, 0 neither
         self.live: list[int] = []  # per entry: bytes held after it
         self.held_at_start = 0  # bytes
@@ -58,18 +57,12 @@ class Lifetimes:
         self.checkpoints: tuple[array[int], array[int], array[int]] = (array("i"), array("Q"), array("I"))
 
 
-Block = tuple[int, int, int, int, int]
-"""Of the dump, and active: address, bytes asked for, stack, stream, pool."""
+Block = tuple[int, int, int]
+"""Of the dump, and active: address, bytes asked for, stack."""
 
 
 def lifetimes(
-    action: bytes,
-    address: Sequence[int],
-    size: Sequence[int],
-    stack: Sequence[int],
-    stream: Sequence[int],
-    pool: Sequence[int],
-    held: Sequence[Block],
+    action: bytes, address: Sequence[int], size: Sequence[int], stack: Sequence[int], held: Sequence[Block]
 ) -> Lifetimes:
     """Replay backwards from *held*. Between two checkpoints there are as many entries as rows are written, or more, so
     that checkpoints never take much room."""
@@ -109,7 +102,7 @@ def lifetimes(
                 unmatched += 1  # it is held later, and its alloc is not in the trace
         at = start
     written.append((-1, list(live.values())))
-    found = _table(birth[:row], death, held, list(live.values()), (address, size, stack, stream, pool))
+    found = _table(birth[:row], death, held, list(live.values()), size, stack)
     found.changes = array("i", changes)
     found.held_at_start = sum(_pick(found.size, list(live.values())))
     found.unmatched = unmatched
@@ -126,31 +119,28 @@ def lifetimes(
 
 
 def _table(
-    birth: list[int], death: list[int], held: Sequence[Block], unborn: list[int], columns: tuple[Sequence[int], ...]
+    birth: list[int],
+    death: list[int],
+    held: Sequence[Block],
+    unborn: list[int],
+    size: Sequence[int],
+    stack: Sequence[int],
 ) -> Lifetimes:
-    """The rows' other columns: address and size from the free, the rest from the alloc where the trace has it (for the
-    rows *unborn* it has not)."""
-    address, size, stack, stream, pool = columns
+    """The rows' other columns: the size from the free, the stack from the alloc, where the trace has it (of the rows
+    *unborn* it has not)."""
     first = len(held)
-    freed = death[first:]
-    known = birth[first:]
+    freed, known = death[first:], birth[first:]
     strangers = [row - first for row in unborn if row >= first]
     for n in strangers:
         known[n] = freed[n]
     found = Lifetimes()
     found.birth, found.death = array("i", birth), array("i", death)
-    found.address = array("Q", [block[0] for block in held])
     found.size = array("q", [block[1] for block in held])
-    found.stack = array("I", [(stack[n] if n >= 0 else 0) or b[2] for n, b in zip(birth[:first], held, strict=True)])
-    found.stream = array("I", [block[3] for block in held])
-    found.pool = array("I", [block[4] for block in held])
-    found.address.extend(array("Q", _pick(address, freed)))
     found.size.extend(array("q", _pick(size, freed)))
+    found.stack = array("I", [(stack[n] if n >= 0 else 0) or b[2] for n, b in zip(birth[:first], held, strict=True)])
     found.stack.extend(array("I", _pick(stack, known)))
     for n in strangers:
         found.stack[first + n] = 0  # where it was freed is another matter than where it was allocated
-    found.stream.extend(array("I", _pick(stream, known)))
-    found.pool.extend(array("I", _pick(pool, known)))
     return found
 
 

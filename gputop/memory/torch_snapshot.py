@@ -10,6 +10,7 @@ Moments are entries of a device's trace: moment *n* is after entry *n*, -1 befor
 from __future__ import annotations
 
 import bisect
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -126,8 +127,7 @@ class Device:
         self.stack, self.note, self.change = found["stack"], found["note"], found["change"]
         # allocations, a value each
         self.row_birth, self.row_death = found["row.birth"], found["row.death"]
-        self.row_address, self.row_size = found["row.address"], found["row.size"]
-        self.row_stack, self.row_stream, self.row_pool = found["row.stack"], found["row.stream"], found["row.pool"]
+        self.row_size, self.row_stack = found["row.size"], found["row.stack"]
         # the dump
         self.segment_address, self.segment_size = found["segment.address"], found["segment.size"]
         self.segment_stream, self.segment_pool = found["segment.stream"], found["segment.pool"]
@@ -214,6 +214,32 @@ class Device:
         return held_at(
             moment, self.change, entries, self._columns["checkpoint.start"], self._columns["checkpoint.row"], checkpoint
         )
+
+    @cached_property
+    def held(self) -> list[int]:
+        """The active blocks of the dump: their allocations are the first rows, in this order."""
+        return [block for block, state in enumerate(self.block_state) if state != INACTIVE]
+
+    @cached_property
+    def row_address(self) -> array[int]:
+        """The address of each allocation."""
+        return self._of_rows("Q", [self.block_address[block] for block in self.held], self.address)
+
+    @cached_property
+    def row_stream(self) -> array[int]:
+        """The number of the stream of each allocation."""
+        return self._of_rows("I", [self.segment_stream[self.block_segment[b]] for b in self.held], self.stream)
+
+    @cached_property
+    def row_pool(self) -> array[int]:
+        """The number of the pool of each allocation."""
+        return self._of_rows("I", [self.segment_pool[self.block_segment[b]] for b in self.held], self.pool)
+
+    def _of_rows(self, code: str, of_held: list[int], of_entry: Column) -> array[int]:
+        """What the dump says of what it holds, and the trace of the rest: its alloc, or its free where it has none."""
+        first = len(of_held)
+        entries = zip(self.row_birth[first:], self.row_death[first:], strict=True)
+        return array(code, [*of_held, *(of_entry[birth if birth >= 0 else death] for birth, death in entries)])
 
     def row_of(self, entry: int) -> int | None:
         """The allocation that trace entry *entry* made or freed."""
