@@ -31,22 +31,29 @@ UNCLEAR: Final = 2
 LAST_SECONDS: Final = 3.0  # how long the end waits for commands and webhooks
 
 EPILOG: Final = """conditions:
-  memory > 90%                         any GPU; or in bytes: memory > 120GiB
-  gpu:0 temperature > 85C for 30s      utilization, sm active, power, free memory, unattributed memory,
-                                       memory temperature; <, <=, >= too
-  memory > 90% clear 80%               it clears at 80% (else 3% of the level below it)
-  memory grows > 1GiB/10min            its trend, not the start of a job
-  process memory > 20GiB               any process; also sm, cpu, host memory
+  memory > 90%                       of any GPU; or in bytes: memory > 120GiB
+  gpu:0 temperature > 85C for 30s    also utilization, sm active, power,
+                                     free memory, unattributed memory,
+                                     memory temperature; <, <=, >=
+  memory > 90% clear 80%             it clears at 80% (else 3% of its level
+                                     below it)
+  memory grows > 1GiB/10min          its trend, not the start of a job
+  process memory > 20GiB             of any process; also sm, cpu, host memory
   user:ml command:train memory > 40GiB
-  idle > 30min and memory > 1GiB       a process that holds memory and does nothing
-  pid 1234 gone, process vllm gone     ended, or (by name) not on the GPUs
+  idle > 30min and memory > 1GiB     a process that holds memory, doing nothing
+  pid 1234 gone                      it has ended
+  process vllm gone                  no such name or command is on the GPUs
   gpu lost, xid, xid 48,79
 
-Each alarm is raised once and cleared once. What the driver does not tell for a while changes nothing; after 30 s a
-line says so. --run and webhooks get the facts: GPUTOP_TEXT, GPUTOP_ALARM, GPUTOP_EVENT, GPUTOP_GPU_UUID, GPUTOP_PID,
-GPUTOP_VALUE and so on in the environment, or the same names as JSON. Commands come one by four at a time, 60 s each.
+Each alarm is raised once and cleared once. What the driver does not tell for
+a while changes nothing; after 30 s a line says so.
 
-exit status with --once: 0 nothing holds, 1 a condition holds, 2 it cannot be told (or wrong usage), 3 to 8 as gputop.
+--run and webhooks get the facts: GPUTOP_TEXT, GPUTOP_ALARM, GPUTOP_EVENT,
+GPUTOP_GPU_UUID, GPUTOP_PID, GPUTOP_VALUE… in the environment, the same as
+JSON. Four commands run at once, for 60 s at most.
+
+exit status with --once: 0 nothing holds, 1 a condition holds, 2 it cannot be
+told (or wrong usage), 3 to 8 as for gputop.
 """
 
 
