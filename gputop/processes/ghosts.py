@@ -4,27 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from gputop.model import HostFacts, ProcessKey, Snapshot, memory_by_pid
+from gputop.model import HostFacts, ProcessKey, Snapshot, memory_by_pid, replace
 from gputop.processes.past import Past
 from gputop.processes.report import Ghost, HeldDevice, Hold, Holder, HolderScan
 from gputop.processes.words import clock
 
 
-def find_ghosts(snapshot: Snapshot, past: Past, scan: HolderScan | None = None) -> tuple[Ghost, ...]:
-    """All ghosts of *snapshot* (which *past* has seen), the largest first, with their holders as of *scan*."""
-    pids = tuple(dict.fromkeys(process.pid for process in snapshot.processes if process.exists is False))
-    if not pids:
-        return ()
-    found = []
-    for pid in pids:
-        life = past.last_of(pid)
-        since = life.seen_dead_at if life is not None and life.seen_dead_at is not None else snapshot.taken_at
-        known = life.facts if life is not None else None
-        ghost = Ghost(pid, _memory(snapshot, pid), since, known, saw_death=known is not None)
-        found.append(ghost)
-    if scan is not None:
+def find_ghosts(
+    snapshot: Snapshot,
+    past: Past,
+    scan: HolderScan | None = None,
+    impostors: Mapping[int, HostFacts] | None = None,
+) -> tuple[Ghost, ...]:
+    """All ghosts of *snapshot* (which *past* has seen), the largest first, with their holders as of *scan*. *impostors*
+    are listed pids whose bearer now has no GPU open: the one that had is dead, and its pid was given away."""
+    impostors = impostors or {}
+    pids = [process.pid for process in snapshot.processes if process.exists is False or process.pid in impostors]
+    found = [_ghost(pid, snapshot, past, impostors.get(pid)) for pid in dict.fromkeys(pids)]
+    if scan is not None and found:
         found = _with_holders(found, snapshot, past, scan)
     return tuple(sorted(found, key=lambda ghost: -(ghost.memory_bytes or 0)))
+
+
+def _ghost(pid: int, snapshot: Snapshot, past: Past, impostor: HostFacts | None) -> Ghost:
+    if impostor is not None:
+        now, life = past.of(impostor.key), past.before(impostor.key)
+        since = now.first_seen if now is not None else snapshot.taken_at
+    else:
+        life = past.last_of(pid)
+        since = life.seen_dead_at if life is not None and life.seen_dead_at is not None else snapshot.taken_at
+    known = life.facts if life is not None else None
+    return Ghost(pid, _memory(snapshot, pid), since, known, saw_death=known is not None, reused_by=impostor)
 
 
 def _memory(snapshot: Snapshot, pid: int) -> tuple[tuple[str, int | None], ...]:
@@ -48,7 +58,7 @@ def _with_holders(ghosts: list[Ghost], snapshot: Snapshot, past: Past, scan: Hol
     for ghost in ghosts:
         holds = proven[ghost.pid] + _likely(ghost, _minors(ghost, minors), free, snapshot)
         scanned = scan.taken_at >= ghost.since
-        result.append(Ghost(ghost.pid, ghost.memory, ghost.since, ghost.known, ghost.saw_death, tuple(holds), scanned))
+        result.append(replace(ghost, holds=tuple(holds), scanned=scanned))
     return result
 
 

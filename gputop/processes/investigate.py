@@ -41,7 +41,9 @@ class ProcInvestigator:
     ) -> None:
         self._proc = str(proc)
         self._cgroups = str(cgroups)
-        self._scanner = HolderScanner(facts_of, proc, devices)
+        self._devices = devices or NvidiaDevices(proc)
+        self._scanner = HolderScanner(facts_of, proc, self._devices)
+        self._holding: set[ProcessKey] = set()  # those seen to have a device open
         self._owners: dict[ProcessKey, Owner] = {}
         self._tmux = TmuxWindows()
         self._own_root = self._namespace("self")
@@ -56,6 +58,7 @@ class ProcInvestigator:
     def forget(self, living: Iterable[ProcessKey]) -> None:
         living = set(living)
         self._owners = {key: owner for key, owner in self._owners.items() if key in living}
+        self._holding &= living
 
     def owner(self, facts: HostFacts) -> Owner:
         if facts.key not in self._owners:
@@ -107,6 +110,7 @@ class ProcInvestigator:
             slurm_job_claimed=job if job and job.isdecimal() else None,
             slurm_job_lives=self._job_lives(job) if job and job.isdecimal() else None,
             children=_children(process, self._proc),
+            holds_device=self._holds(process, facts.key, asleep),
         )
 
     def _owner(
@@ -139,6 +143,14 @@ class ProcInvestigator:
             ignores_hangup=ignores,
             window=window,
         )
+
+    def _holds(self, process: int, key: ProcessKey, asleep: bool) -> bool | None:
+        if key not in self._holding and self._devices.present():
+            held = self._devices.held_by(process, with_maps=not asleep)
+            if not held:
+                return None if held is None else False
+            self._holding.add(key)
+        return True if key in self._holding else None
 
     def _ancestors(self, stat: Stat) -> tuple[Relative, ...]:
         """The parent first, up to pid 1; the parent's command line with it."""

@@ -99,12 +99,20 @@ class LeakFinder:
     def _explain(
         self, snapshot: Snapshot, attributions: tuple[Attribution, ...]
     ) -> tuple[tuple[Ghost, ...], tuple[Gap, ...]]:
-        ghosts = find_ghosts(snapshot, self.past, self.scan)
+        ghosts = find_ghosts(snapshot, self.past, self.scan, self._impostors(snapshot))
         cards = (
             gap(gpu, attribution, self._gaps, snapshot, self.scan)
             for gpu, attribution in zip(snapshot.gpus, attributions, strict=True)
         )
         return ghosts, tuple(card for card in cards if card is not None)
+
+    def _impostors(self, snapshot: Snapshot) -> dict[int, HostFacts]:
+        """Listed pids whose bearer has no GPU open. Not clients of MPS, whose server has it for them."""
+        no_gpu = {key for key, (_, known) in self._known.items() if known.holds_device is False}
+        if not no_gpu:
+            return {}
+        rows = (process for process in snapshot.processes if process.kind != "M" and process.host is not None)
+        return {row.pid: row.host for row in rows if row.host is not None and row.key in no_gpu}
 
     def _scan_if_needed(
         self, snapshot: Snapshot, ghosts: tuple[Ghost, ...], gaps: tuple[Gap, ...], scan_now: bool
@@ -154,7 +162,10 @@ class LeakFinder:
             if (verdict := judge_ghost(ghost, settings, now, names, self.scan)) is not None:
                 found.append(verdict)
         held = {holder.key: holder.devices for holder in (self.scan.holders if self.scan is not None else ())}
+        dead = {ghost.pid for ghost in ghosts}
         for key, rows in processes.items():
+            if key.pid in dead:
+                continue
             case = self._case(key, rows, totals, held, settings)
             if case is not None and (verdict := judge(case, settings, now)) is not None:
                 found.append(verdict)

@@ -163,8 +163,11 @@ def judge_ghost(
         return None
     where = ", ".join(f"{amount(bytes_)} on {names.get(uuid, uuid)}" for uuid, bytes_ in ghost.memory)
     name = f" ({ghost.known.name})" if ghost.known is not None and ghost.known.name else ""
+    gone = "no such process exists"
+    if ghost.reused_by is not None:
+        gone = f"who bears that pid now ({ghost.reused_by.name}) has no GPU open"
     died = f"died {clock(ghost.since)}" if ghost.saw_death else f"was dead already at {clock(ghost.since)}"
-    words = f"the driver lists {ghost.pid}{name} with {where}, but no such process exists; it {died}"
+    words = f"the driver lists {ghost.pid}{name} with {where}, but {gone}; it {died}"
     findings = [Finding("R1", words)]
     for hold in ghost.holds[:MOST_HOLDERS]:
         grip = descriptors(hold.device.descriptors)

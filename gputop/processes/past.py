@@ -126,6 +126,11 @@ class Past:
         key = self._newest.get(pid)
         return None if key is None else self.lives.get(key)
 
+    def before(self, key: ProcessKey) -> Life | None:
+        """Who bore the pid before this process did."""
+        found = [life for other, life in self.lives.items() if other.pid == key.pid and other != key]
+        return max(found, key=lambda life: life.last_seen, default=None)
+
     def relatives(
         self, key: ProcessKey, ancestors: tuple[Relative, ...], children: Iterable[ProcessKey] | None
     ) -> None:

@@ -117,6 +117,7 @@ class Circumstances:
     slurm_job_claimed: str | None = None  # SLURM_JOB_ID of its environment
     slurm_job_lives: bool | None = None  # whether a cgroup of that job exists on this machine
     children: tuple[ProcessKey, ...] | None = None  # child processes
+    holds_device: bool | None = None  # False: it has no NVIDIA device open or mapped, so no GPU memory is its own
 
 
 # ------------------------------------------------------------------------- holders
@@ -204,6 +205,7 @@ class Ghost:
     saw_death: bool = False  # gputop saw it alive before, so *since* is the time of its death
     holds: tuple[Hold, ...] = ()  # the certain ones first
     scanned: bool = False  # whether holders were looked for since it is dead
+    reused_by: HostFacts | None = None  # who bears the pid now, without a GPU of its own
 
     @property
     def memory_bytes(self) -> int | None:

@@ -366,3 +366,18 @@ def test_a_dead_holder_is_noticed_and_the_rest_is_named(box: Box) -> None:
         end(first)
         wait_for(lambda: not running(first), "it to end")
         assert the_one(box.look()).targets == (key_of(second),)
+
+
+def test_an_innocent_process_that_got_a_dead_ones_pid_is_not_taken_for_the_owner(box: Box) -> None:
+    """The driver lists a pid that lives, but its bearer has no GPU open: the one that had is dead."""
+    with box.parent(2) as (parent, workers), child() as innocent:
+        parent.kill()
+        parent.wait()
+        box.lists(innocent.pid)
+        box.look()
+        report = box.look(later=6)
+        verdict = the_one(report)
+        assert verdict.verdict is Verdict.LEAK and verdict.process == ProcessKey(innocent.pid, None)
+        assert {key.pid for key in verdict.targets} == set(workers)
+        assert "who bears that pid now (python" in words(verdict) and "has no GPU open" in words(verdict)
+        assert report.verdict_of(key_of(innocent.pid)) is None
