@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
             until = "for that time, or until Ctrl+C" if options.duration is not None else "until Ctrl+C"
             say(f"recording {_what(first)} every {settings.refresh:g} s to {options.file} {until}")
         try:
-            headless.run(lambda snapshot: _record(snapshot, recorder, headless, settings.gpus), options.duration)
+            headless.run(_Turns(headless, recorder, settings.gpus).record, options.duration)
         finally:
             recorder.close()
     except RecordingError as error:
@@ -80,14 +80,24 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _record(snapshot: Snapshot, recorder: Recorder, headless: Headless, gpus: tuple[str, ...]) -> None:
-    """Record *snapshot*, and have the host's side of its processes read anew: in turns, no more than so many a
-    second."""
-    pids = sorted({process.pid for process in snapshot.processes})
-    turns = -(-len(pids) // PIDS_A_SECOND)
-    headless.poller.want("headless", pids[int(snapshot.taken_at) % turns :: turns] if turns > 1 else None)
-    chosen = only(snapshot, gpus)[0]
-    recorder.write(chosen if chosen.gpus else snapshot)  # as it is while none of those chosen is here
+class _Turns:
+    """Records snapshots, and has the host's side of their processes read anew: in turns, so many a second."""
+
+    def __init__(self, headless: Headless, recorder: Recorder, gpus: tuple[str, ...]) -> None:
+        self._headless, self._recorder, self._gpus = headless, recorder, gpus
+        self._second = 0
+
+    def record(self, snapshot: Snapshot) -> None:
+        second = int(snapshot.taken_at)
+        if second != self._second:
+            self._second = second
+            pids = sorted({process.pid for process in snapshot.processes})
+            turns = -(-len(pids) // PIDS_A_SECOND)
+            self._headless.poller.want("headless", pids[second % turns :: turns] if turns > 1 else None)
+        if self._gpus:
+            chosen = only(snapshot, self._gpus)[0]
+            snapshot = chosen if chosen.gpus else snapshot  # as it is while none of those chosen is here
+        self._recorder.write(snapshot)
 
 
 def _what(snapshot: Snapshot | None) -> str:

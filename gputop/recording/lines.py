@@ -126,28 +126,22 @@ _gpu_identity: Final[Callable[[Any], Any]] = attrgetter("uuid")
 _process_identity: Final[Callable[[Any], Any]] = attrgetter("pid", "gpu_uuid", "gpu_instance_id", "compute_instance_id")
 
 
-def _splice(old: Sequence[Any], new: Sequence[Any], identity: Callable[[Any], Any]) -> tuple[int, int, int] | None:
-    """(first row, rows taken out, rows put in) that makes the rows of *old* those of *new*, None where they are."""
-    if len(old) == len(new):
-        for a, b in zip(old, new, strict=True):
-            if a is not b and identity(a) != identity(b):
-                break
-        else:
-            return None
-    before, after = [identity(row) for row in old], [identity(row) for row in new]
+_Changed = list[tuple[int, Any, Any]]  # row, object before (None: a row of defaults), object now
+
+
+def _splice(before: list[Any], after: list[Any]) -> tuple[int, int, int]:
+    """(first row, rows taken out, rows put in) that makes the identities *before* those *after*."""
     least = min(len(before), len(after))
     head = next((n for n in range(least) if before[n] != after[n]), least)
     tail = next((n for n in range(least - head) if before[-1 - n] != after[-1 - n]), least - head)
     return head, len(before) - head - tail, len(after) - head - tail
 
 
-def _changes(layout: _Layout, old: Sequence[Any], new: Sequence[Any]) -> dict[str, Any]:
-    """The columns in which the rows of *new* differ from those of *old*; None is a row of defaults."""
+def _changes(layout: _Layout, changed: _Changed, count: int) -> dict[str, Any]:
+    """The columns in which *changed* rows, of *count* in all, differ."""
     names, defaults, get = layout.names, layout.defaults, layout.get
     columns: dict[int, tuple[list[int], list[Any]]] = {}
-    for row, (before, after) in enumerate(zip(old, new, strict=True)):
-        if before is after:
-            continue
+    for row, before, after in changed:
         was, now = defaults if before is None else get(before), defaults if after is None else get(after)
         for n, (a, b) in enumerate(zip(was, now, strict=True)):
             if a is not b and (a != b or a.__class__ is not b.__class__):
@@ -157,7 +151,7 @@ def _changes(layout: _Layout, old: Sequence[Any], new: Sequence[Any]) -> dict[st
                 column[0].append(row)
                 column[1].append(_plain(b))
     return {
-        names[n]: values if len(rows) == len(new) else {"rows": rows, "values": values}
+        names[n]: values if len(rows) == count else {"rows": rows, "values": values}
         for n, (rows, values) in columns.items()
     }
 
@@ -200,15 +194,16 @@ class LineWriter:
         """The table *name*, and what its rows have at their *side* (facts of a GPU, host of a process)."""
         if old is new:
             return
-        splice = _splice(old, new, identity)
         table: dict[str, Any] = {}
-        if splice is not None:
-            head, out, in_ = splice
+        changed = [(row, a, b) for row, (a, b) in enumerate(zip(old, new, strict=False)) if a is not b]
+        if len(old) != len(new) or any(identity(a) != identity(b) for _, a, b in changed):
+            head, out, in_ = table["splice"] = _splice([*map(identity, old)], [*map(identity, new)])
             old = [*old[:head], *[None] * in_, *old[head + out :]]
-            table["splice"] = splice
-        table |= _changes(layout, old, new)
+            changed = [(row, a, b) for row, (a, b) in enumerate(zip(old, new, strict=True)) if a is not b]
+        table |= _changes(layout, changed, len(new))
         get = attrgetter(side)
-        beside = _changes(side_layout, [None if row is None else get(row) for row in old], [get(row) for row in new])
+        sides = [(row, None if a is None else get(a), get(b)) for row, a, b in changed]
+        beside = _changes(side_layout, [one for one in sides if one[1] is not one[2]], len(new))
         if beside:
             table[side] = beside
         if table:
