@@ -96,7 +96,11 @@ def _ancestors() -> Iterator[bytes]:
 
 def settings(path: Path | None = None) -> Iterator[Finding]:
     """The settings file, and what is wrong in it."""
-    path = path or locations.settings_file()
+    try:
+        path = path or locations.settings_file()
+    except ImportError as error:  # told among the versions too
+        yield Finding("settings", WARN, f"it cannot be told where they are: {error}", f"`pip install {error.name}`")
+        return
     where = locations.short(path)
     _, problems = settings_file.load(path)
     for problem in problems:

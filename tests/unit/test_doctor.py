@@ -13,7 +13,8 @@ from typing import Any
 import pexpect
 import pytest
 
-from gputop.diagnosis import FAIL, OK, WARN, Finding, driver, host, scrub, surroundings
+from gputop.diagnosis import FAIL, OK, WARN, Finding, host, scrub, surroundings
+from gputop.diagnosis import driver as dr
 from gputop.outputs.doctor import as_text, worst
 from tests.driver import SimulatedDriver
 from tests.unit.test_imports import HEAVY, imported
@@ -122,7 +123,7 @@ def test_a_library_where_the_loader_does_not_look_is_found(tmp_path: Path) -> No
 
     (tmp_path / "usr/lib/wsl/lib").mkdir(parents=True)
     (tmp_path / "usr/lib/wsl/lib/libnvidia-ml.so.1").touch()
-    (found,) = driver._refused(SourceError("not found.", 3), tmp_path)
+    (found,) = dr._refused(SourceError("not found.", 3), tmp_path)
     assert found.status == FAIL and "LD_LIBRARY_PATH=/usr/lib/wsl/lib" in found.fix
 
 
@@ -208,6 +209,25 @@ def test_a_wrong_settings_file_is_told(tmp_path: Path) -> None:
     assert wrong.status == WARN and "line 1" in wrong.words
     file.write_text('refresh = "1s"\n')
     assert [f.status for f in surroundings.settings(file)] == [OK]
+
+
+def test_a_package_that_is_missing_is_told_and_no_crash(tmp_path: Path, driver: SimulatedDriver) -> None:
+    for name in ("platformdirs", "textual"):
+        (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError(name={name!r}, path='')\n")
+    driver.settle()
+    blocked = "import sys; sys.path.insert(0, sys.argv.pop(1)); from gputop.cli import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", blocked, str(tmp_path), "doctor"],
+        env={**driver.env, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stderr == "" and "pip install platformdirs" in done.stdout
+    (versions, missing) = dr.packages(("textual", "no-such-distribution"))
+    assert versions.status == OK and "textual " in versions.words
+    assert missing.status == FAIL and "pip install no-such-distribution" in missing.fix
 
 
 # -------------------------------------------------------------------------------- as a whole
