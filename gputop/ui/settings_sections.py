@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from gputop.model import Gpu
 from gputop.settings import CHART_WINDOWS, METRICS
-from gputop.ui.leak_options import leak_options
+from gputop.ui.leak_options import Amount, leak_options
 from gputop.ui.options import (
     Choice,
     ColumnOrder,
@@ -21,6 +21,7 @@ from gputop.ui.options import (
     WhichGpu,
 )
 from gputop.ui.process_columns import COLUMNS
+from gputop.ui.process_groups import GROUPS
 
 
 class Section(NamedTuple):
@@ -89,6 +90,8 @@ def sections(gpus: Sequence[Gpu], themes: Sequence[str], order: ColumnOrder) -> 
                 Choice("sort", "Sort by", [(id_, column.heading) for id_, column in COLUMNS.items()], "Also F6"),
                 Switch("sort_reverse", "Reversed", "Turns the column's natural order about; also I"),
                 Switch("tree", "As a tree", "Children under their parents; also F5"),
+                Choice("group", "Group by", [(name, name) for name in GROUPS], "With subtotals; also b"),
+                Amount("exited_minutes", "Keep exited", (0, 1, 5, 15, 60), "min", "How long grey lines of them stay"),
                 *(TableColumn(id_, order) for id_ in order.ids),
             ],
         ),
@@ -101,5 +104,17 @@ def sections(gpus: Sequence[Gpu], themes: Sequence[str], order: ColumnOrder) -> 
             ],
         ),
         Section("Leaks", leak_options()),
+        Section(
+            "Killing",
+            [
+                Amount(
+                    "kill_grace",
+                    "Grace time",
+                    (3, 5, 10, 30, 60),
+                    "s",
+                    "Between SIGTERM and SIGKILL, where End is chosen",
+                )
+            ],
+        ),
         Section("File", [ResetAll()]),
     ]

@@ -1,0 +1,232 @@
+"""What the dashboard does with what was found out: groups, marks, what exited, and F9 on a dead pid."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from textual.geometry import Region
+from textual.pilot import Pilot
+
+from gputop.bus import Bus
+from gputop.history import History
+from gputop.journal import Departed, Journal, Kind
+from gputop.model import GpuProcess, LeakVerdict, ProcessKey, Severity, Verdict, replace
+from gputop.poller import Poller
+from gputop.processes.kin import Extent
+from gputop.processes.report import Container, LeakReport, Owner, Standout
+from gputop.settings import DEFAULTS, Settings
+from gputop.sources.simulated import simulated_machine
+from gputop.ui.app import GputopApp
+from gputop.ui.board import Board
+from gputop.ui.insight import Insight
+from gputop.ui.knowledge import Knowledge, verdict_words
+from gputop.ui.process_filter import Filter
+from gputop.ui.process_mark import Mark
+from gputop.ui.process_order import Order
+from gputop.ui.process_row import Row
+from gputop.ui.process_rows import ProcessRows
+from gputop.ui.screens.events import EventsScreen
+from gputop.ui.screens.findings import departed_row
+from gputop.ui.screens.kill import KillScreen
+from tests.ui.screens import VIEW, flat, showing, until
+from tests.unit.process_data import GIB, TAKEN_AT, facts, gpu, process, snapshot
+
+# --------------------------------------------------------------------- groups
+
+RANKS = [process(10 + n, n % 2, 20 + n, user="ml") for n in range(3)]
+OTHER = process(50, 0, 40, user="cv")
+OWNERS = {one.key: Owner(where="slurm 88123", slurm_job="88123", rank=n) for n, one in enumerate(RANKS)}
+OWNERS |= {OTHER.key: Owner(where="docker 3fa9c81d02ab", container=Container("docker", "3fa9c81d02ab" + "0" * 52))}
+REPORT = LeakReport(
+    TAKEN_AT,
+    owners=OWNERS,
+    standouts=(Standout("slurm 88123", RANKS[2].key, gpu(0).uuid, "rank 2 holds 2.1 GiB more than its peers"),),
+)
+
+
+def rows_of(order: Order, *processes: GpuProcess, rows: ProcessRows | None = None) -> list[Row]:
+    rows = rows or ProcessRows()
+    rows.knowledge = Knowledge(REPORT)
+    return list(rows.arrange(snapshot(*processes), Filter(), order).rows)
+
+
+def said(rows: list[Row]) -> list[tuple[str, float]]:
+    """Name of a group or pid, and GiB."""
+    return [(row.about.group or str(row.process.pid), (row.process.memory_bytes or 0) / GIB) for row in rows]
+
+
+def test_groups_have_subtotals_the_largest_first() -> None:
+    found = said(rows_of(Order(group="user"), *RANKS, OTHER))
+    assert found == [("ml", 63), ("12", 22), ("11", 21), ("10", 20), ("cv", 40), ("50", 40)]
+
+
+def test_job_group_says_who_stands_out() -> None:
+    rows = rows_of(Order(group="job"), *RANKS, OTHER)
+    head = next(row for row in rows if row.about.group == "slurm 88123")
+    assert head.about.remark == "12: rank 2 holds 2.1 GiB more than its peers"
+    assert any(row.about.group == "no job" for row in rows)
+
+
+def test_container_and_gpu_groups() -> None:
+    assert ("docker 3fa9c81d02ab", 40) in said(rows_of(Order(group="container"), *RANKS, OTHER))
+    found = said(rows_of(Order(group="gpu"), *RANKS, OTHER, replace(OTHER, gpu_uuid=gpu(1).uuid, gpu_index=1)))
+    assert ("GPU 0", 82) in found and ("GPU 1", 61) in found and found.count(("50", 40)) == 2
+
+
+def test_folded_group_is_one_line_with_its_subtotal() -> None:
+    rows = ProcessRows()
+    head = rows_of(Order(group="user"), *RANKS, OTHER, rows=rows)[0]
+    assert head.process.pid < 0, "no pid is ever folded by it"
+    rows.folded.add(head.process.pid)
+    folded = rows_of(Order(group="user"), *RANKS, OTHER, rows=rows)
+    assert said(folded) == [("ml", 63), ("cv", 40), ("50", 40)] and folded[0].hidden == 3
+
+
+def test_group_line_is_the_same_object_while_nothing_in_it_changes() -> None:
+    rows = ProcessRows()
+    first = rows_of(Order(group="user"), *RANKS, rows=rows)
+    rows.knowledge = Knowledge(REPORT)
+    again = rows.arrange(snapshot(*RANKS, at=5), Filter(), Order(group="user")).rows
+    assert first[0] is again[0] and first[1] is again[1]
+
+
+def test_verdict_is_a_word_with_the_time_it_is_so() -> None:
+    idle = LeakVerdict(Verdict.IDLE, ProcessKey(1, 1), (), (), (), (), since=TAKEN_AT - 7980)
+    assert verdict_words(idle, TAKEN_AT) == "IDLE 2h13m"
+    assert verdict_words(replace(idle, verdict=Verdict.LEAK), TAKEN_AT) == "LEAK"
+    assert verdict_words(replace(idle, since=TAKEN_AT - 200), TAKEN_AT) == "IDLE 3m"
+
+
+# ------------------------------------------------------------- marks and the past
+
+
+def test_change_since_a_mark_by_process_and_by_gpu() -> None:
+    before = snapshot(process(1, gib=5), process(2, gib=None))
+    mark = Mark(before)
+
+    def change(row: GpuProcess) -> str | None:
+        found = mark.change(Row(row))
+        return None if found is None else found.text("GiB")
+
+    assert change(process(1, gib=6.5)) == "+1.5G"
+    assert change(process(1, gib=5)) == "0"
+    assert change(process(1, gib=4)) == "-1.0G"
+    assert change(process(3, gib=4)) == "new 4.0G"
+    assert change(process(2, gib=4)) is None, "unknown then"
+    assert change(process(1, gib=5, start_ticks=77)) == "new 5.0G", "another bearer of the pid"
+
+
+def test_exited_process_is_a_line_with_time_of_death_life_span_and_peak() -> None:
+    gone = replace(process(7, gib=81.2), host=None, exists=False)
+    row = departed_row(Departed(gone, facts(7, start_time=TAKEN_AT), TAKEN_AT + 11520, TAKEN_AT), "GiB")
+    at = time.strftime("%H:%M:%S", time.localtime(TAKEN_AT + 11520))
+    assert row.about.exited == f"{at} after 3h12, peak 81.2G"
+    assert row.gone and not row.dead
+
+
+async def test_events_newest_first_with_times_and_kinds() -> None:
+    journal = Journal()
+    journal.note(TAKEN_AT, Kind.MARK, "marked at 1")
+    journal.note(TAKEN_AT + 60, Kind.LOST, "GPU 0: fell off the bus", Severity.CRITICAL)
+    async with showing(lambda: EventsScreen(journal, VIEW), (100, 24)) as (app, pilot):
+        text = app.text()
+        assert text.index("fell off the bus") < text.index("marked at 1")
+        journal.note(TAKEN_AT + 61, Kind.BACK, "GPU 0: is back")
+        await until(lambda: "is back" in app.text(), "the new event")
+        await pilot.press("y")
+        assert "processes, newest first" in app.text() and "fell off" not in app.text()
+        await pilot.press("e")
+        await pilot.pause()
+        assert app.over is None
+
+
+# ----------------------------------------------------------- the whole dashboard
+
+
+@asynccontextmanager
+async def dashboard(
+    tmp_path: Path, name: str, settings: Settings = DEFAULTS, size: tuple[int, int] = (120, 40)
+) -> AsyncIterator[tuple[GputopApp, Pilot[None]]]:
+    machine = simulated_machine(name)
+    bus, history = Bus(), History()
+    settings = settings.changed(refresh=0.25, show_chart=False)
+    poller = Poller(machine.source, machine.host, bus, settings.refresh, history)
+    poller.start()
+    assert poller.wait_for_first(10) is not None
+    insight = Insight(poller, bus, settings, lambda: machine.investigator)
+    app = GputopApp(poller, bus, history, settings, tmp_path / "config.toml", signals=machine.signals, insight=insight)
+    async with app.run_test(size=size) as pilot:
+        yield app, pilot
+    insight.stop()
+    poller.stop()
+
+
+def text_of(app: GputopApp) -> str:
+    found = []
+    for board in app.screen.query(Board):
+        strips = board.render_lines(Region(0, 0, board.size.width, board.size.height))
+        found += [strip.text.rstrip() for strip in strips]
+    return "\n".join(found)
+
+
+async def test_ghost_is_named_with_its_holders_and_f9_ends_them(tmp_path: Path) -> None:
+    async with dashboard(tmp_path, "leak") as (app, pilot):
+        await until(lambda: "← 61186 +3" in text_of(app), "the holders")
+        await until(lambda: "LEAK" in text_of(app), "the verdict")
+        assert "70.0G held by dead 61020" in text_of(app) or "70.0G dead" in text_of(app)
+        await pilot.press("home", "f9")
+        await until(lambda: isinstance(app.screen, KillScreen), "the dialog")
+        kill: Any = app.screen
+        assert kill.extent is Extent.HOLDERS
+        assert [ending.target.key.pid for ending in kill.endings.all] == [61186, 61187, 61188, 61189]
+        await until(lambda: not kill._busy, "the holds")
+        await pilot.press("e", "enter")
+        await until(lambda: "70.0G of dead 61020 on GPU 0: came back in" in flat(text_of(app)), "the memory", 40)
+        assert "GPU 0: used fell by 70.0G in" in flat(text_of(app))
+        assert {ending.number for ending in kill.endings.all} == {signal.SIGTERM}
+        await pilot.press("enter")
+        await until(lambda: "61020" not in text_of(app).split("61020 on GPU")[0], "the row to go")
+
+
+async def test_keys_group_mark_and_the_leaks_view(tmp_path: Path) -> None:
+    async with dashboard(tmp_path, "leak") as (app, pilot):
+        await until(lambda: app.insight.report.those(Verdict.LEAK), "a report")
+        await pilot.press("b")
+        assert app.settings.group == "user" and "▾ alice" in text_of(app)
+        await pilot.press("home", "minus")
+        assert "▸" in text_of(app)
+        await pilot.press("b", "b", "b", "b")
+        assert app.settings.group == "none"
+        await pilot.press("m")
+        assert "ΔMEM" in text_of(app) and "Δ since" in text_of(app)
+        await pilot.press("m")
+        assert "ΔMEM" not in text_of(app)
+        await pilot.press("L")
+        await until(lambda: "VERDICT" in text_of(app), "the leaks view")
+        await pilot.press("enter")
+        await until(lambda: "Process 61020" in text_of(app), "details of the dead pid")
+        assert "LEAK: why, and what would make it wrong" in text_of(app)
+        await pilot.press("escape", "escape")
+
+
+async def test_who_is_it_and_scopes_from_the_details(tmp_path: Path) -> None:
+    async with dashboard(tmp_path, "8xh200", size=(140, 60)) as (app, pilot):
+        await until(lambda: app.insight.report.owners, "owners")
+        await pilot.press("home", "enter")
+        await until(lambda: "Who is it" in text_of(app), "whose it is")
+        await pilot.press("escape")
+        await pilot.press("f9")
+        await until(lambda: isinstance(app.screen, KillScreen) and not app.screen._busy, "the dialog")
+        kill: Any = app.screen
+        extents = kill.extents()
+        assert extents[0] is Extent.PROCESS and len(extents) > 1, "a rank has workers, a group, a session"
+        alone = len(kill.endings.all)
+        await pilot.press("right")
+        await until(lambda: len(kill.endings.all) > alone and not kill._busy, "more targets")
+        assert kill.extent is extents[1] and f"({len(kill.endings.all)})" in text_of(app)
+        await pilot.press("escape")
