@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ import pynvml
 import pytest
 
 from gputop.cli import run
-from gputop.sources.nvml import abi
+from gputop.sources.nvml import abi, sysfs
 from gputop.sources.nvml.query import APP_FIELDS, GPU_FIELDS, structs
 from tests.driver import GIB, LOST, MIB, NO_PERMISSION, NOT_AVAILABLE, NOT_SUPPORTED, UNKNOWN, SimulatedDriver
 from tests.unit.nvml_source import calls
@@ -258,6 +259,19 @@ def test_a_gpu_that_hangs_costs_its_own_row_only(driver: SimulatedDriver) -> Non
     assert done.stdout == "pid\n[Timeout]\n" and done.returncode == 10
 
 
+@pytest.mark.parametrize(("speed", "generation"), [("32.0 GT/s PCIe", 5), ("2.5 GT/s PCIe", 1), ("Unknown", None)])
+def test_the_generation_of_the_root_port_comes_from_sysfs(tmp_path: Path, speed: str, generation: int | None) -> None:
+    port = tmp_path / "sys/devices/pci0000:80/0000:80:01.0"
+    gpu = port / "0000:81:00.0/0000:82:00.0"  # behind a switch
+    gpu.mkdir(parents=True)
+    (port / "max_link_speed").write_text(f"{speed}\n")
+    (gpu.parent / "max_link_speed").write_text("16.0 GT/s PCIe\n")
+    (tmp_path / "sys/bus/pci/devices").mkdir(parents=True)
+    (tmp_path / "sys/bus/pci/devices/0000:82:00.0").symlink_to(gpu)
+    assert sysfs.root_port_generation("0000:82:00.0", tmp_path) == generation
+    assert sysfs.root_port_generation("0000:99:00.0", tmp_path) is None
+
+
 # ------------------------------------------------------------------------------- processes
 
 
@@ -356,6 +370,15 @@ def test_a_loop_of_json_is_one_object_a_line(driver: SimulatedDriver) -> None:
     child.kill()
     child.communicate()
     assert found == [{"index": 0}, {"index": 1}] * 2
+
+
+def test_a_reader_that_leaves_ends_the_loop_without_a_word(driver: SimulatedDriver) -> None:
+    driver.settle()
+    asked = f"{shlex.join(QUERY)} --gpu=index --format=csv -lms 50 | head -1"
+    done = subprocess.run(
+        ["bash", "-c", asked], env={**driver.env, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=30
+    )
+    assert (done.stdout, done.stderr) == ("index\n", "")
 
 
 def test_into_a_file(driver: SimulatedDriver, tmp_path: Path) -> None:
