@@ -139,21 +139,20 @@ def _splice(before: list[Any], after: list[Any]) -> tuple[int, int, int]:
 
 def _changes(layout: _Layout, changed: _Changed, count: int) -> dict[str, Any]:
     """The columns in which *changed* rows, of *count* in all, differ."""
-    names, defaults, get = layout.names, layout.defaults, layout.get
-    columns: dict[int, tuple[list[int], list[Any]]] = {}
-    for row, before, after in changed:
-        was, now = defaults if before is None else get(before), defaults if after is None else get(after)
-        for n, (a, b) in enumerate(zip(was, now, strict=True)):
-            if a is not b and (a != b or a.__class__ is not b.__class__):
-                column = columns.get(n)
-                if column is None:
-                    column = columns[n] = [], []
-                column[0].append(row)
-                column[1].append(_plain(b))
-    return {
-        names[n]: values if len(rows) == count else {"rows": rows, "values": values}
-        for n, (rows, values) in columns.items()
-    }
+    if not changed:
+        return {}
+    defaults, get = layout.defaults, layout.get
+    # Transposed, so that columns in which nothing changed (most of them) are passed over by one comparison each.
+    was = zip(*[defaults if before is None else get(before) for _, before, _ in changed], strict=True)
+    now = zip(*[defaults if after is None else get(after) for _, _, after in changed], strict=True)
+    columns: dict[str, Any] = {}
+    for name, befores, afters in zip(layout.names, was, now, strict=True):
+        if befores != afters:
+            places = [n for n, (a, b) in enumerate(zip(befores, afters, strict=True)) if a is not b and a != b]
+            values = [_plain(afters[n]) for n in places]
+            whole = len(values) == count
+            columns[name] = values if whole else {"rows": [changed[n][0] for n in places], "values": values}
+    return columns
 
 
 class LineWriter:
