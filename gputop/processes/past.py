@@ -55,7 +55,7 @@ class Life:
     ancestors: tuple[Relative, ...] = ()  # as they were last looked up, the parent first
     children: dict[ProcessKey, float] = field(default_factory=dict)  # and when they were last seen to be
     stopped_since: float | None = None  # in state T at every look since
-    stuck_since: float | None = None  # in state D at every look since
+    stuck_since: float | None = None  # in state D at every look since, and no CPU time used
     quiet_since: float | None = None  # neither GPU nor more than BUSY_CPU_PERCENT of a core used since
     quiet_cpu_seconds: float | None = None  # its CPU time then
     seen_dead_at: float | None = None  # when the driver first listed it and the host did not have it
@@ -178,7 +178,11 @@ class Past:
             del life.parent_changes[:-8]
         life.facts = facts
         life.stopped_since = (life.stopped_since or now) if facts.state == "T" else None
-        life.stuck_since = (life.stuck_since or now) if facts.state == "D" else None
+        at_work = old is not None and old.cpu_seconds != facts.cpu_seconds  # reading a slow disk, block after block
+        if facts.state != "D":
+            life.stuck_since = None
+        elif life.stuck_since is None or at_work:
+            life.stuck_since = now
 
     def _count(self, life: Life, processes: list[GpuProcess], now: float, paused: bool) -> None:
         active, known = False, True

@@ -73,6 +73,13 @@ def test_stopped_and_stuck_since_it_was_first_seen_so() -> None:
     assert (life(past, 7).stopped_since, life(past, 7).stuck_since) == (None, TAKEN_AT + 12)
 
 
+def test_who_waits_for_a_slow_disk_again_and_again_is_not_stuck() -> None:
+    past = watch(*((n * 10, [still(state="D", cpu_seconds=3.0 + n / 100)]) for n in range(10)))
+    assert life(past, 7).stuck_since == TAKEN_AT + 90
+    past.observe(snapshot(still(state="D", cpu_seconds=3.09, host_memory_bytes=5), at=200))
+    assert life(past, 7).stuck_since == TAKEN_AT + 90
+
+
 def test_a_lost_parent_is_remembered_as_it_was_known() -> None:
     parent, worker = process(6), process(7, parent_pid=6)
     past = watch((0, [parent, worker]), (10, [process(7, parent_pid=1)]))
