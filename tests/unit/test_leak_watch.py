@@ -173,6 +173,18 @@ def test_the_thread_reports_what_is_new_and_only_that(watched: tuple[Demo, LeakW
     assert reports[-1] is watch.latest
 
 
+def test_a_fault_is_told_and_the_watch_goes_on(watched: tuple[Demo, LeakWatch, list[LeakReport]]) -> None:
+    demo, watch, _ = watched
+    real = demo.scan
+    demo.scan = None  # type: ignore[assignment,method-assign]
+    watch.observe(demo.snapshot())
+    wait_for(lambda: watch.latest.unsure, "a report")
+    assert watch.latest.unsure[0].startswith("internal error: TypeError")
+    demo.scan = real  # type: ignore[method-assign]
+    watch.observe(demo.snapshot(1.0))
+    wait_for(lambda: watch.latest.ghosts, "the next report")
+
+
 def test_whoever_feeds_the_thread_never_waits(watched: tuple[Demo, LeakWatch, list[LeakReport]]) -> None:
     demo, watch, _ = watched
     inside, go_on = threading.Event(), threading.Event()
