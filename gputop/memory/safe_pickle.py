@@ -40,7 +40,9 @@ Progress = Callable[[str, float], None]
 BASE_BYTES: Final = 512 * units.MIB  # address space for the interpreter and the smallest file
 BYTES_PER_BYTE: Final = 16  # of a pickle whose every frame is a dict of its own; shared ones need four
 CPU_SECONDS: Final = 30.0
-CPU_SECONDS_PER_BYTE: Final = 0.5 / units.MIB  # a slow machine reads 50 MB a second
+CPU_SECONDS_PER_BYTE: Final = 0.5 / units.MIB  # a busy machine needs 0.1
+_GZIP: Final = b"\x1f\x8b"
+_UNZIPPED: Final = 30  # bytes of a snapshot in a byte of its gzip, at most
 _CHUNK: Final = units.MIB
 _REPORT: Final = 0.05  # seconds between two progress reports
 _ALLOWED: Final = "dicts, lists, tuples, strings, numbers and None"
@@ -152,7 +154,7 @@ def foreign(head: bytes) -> str | None:
         return "it is a web page, not a memory snapshot"
     if head.startswith((b'{"', b"{\n", b"{ ", b'[{"', b"[\n")):
         return "it is JSON, not a memory snapshot (profiler traces: gputop torch-trace)"
-    if head.startswith(b"\x1f\x8b"):
+    if head.startswith(_GZIP):
         return None
     if head[:1] == b"\x80" and len(head) > 1 and not 2 <= head[1] <= pickle.HIGHEST_PROTOCOL:
         return f"it is a pickle of protocol {head[1]}; 2 to {pickle.HIGHEST_PROTOCOL} can be read"
@@ -239,12 +241,13 @@ def child() -> NoReturn:
     source, result, digester = int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
     gc.disable()  # nothing here is garbage; looking for some takes longer than the reading
     total = os.fstat(source).st_size
-    _limit(total)
+    zipped = os.pread(source, 2, 0) == _GZIP
+    _limit(total * _UNZIPPED if zipped else total)
     report = _Report()
     try:
         module, _, function = digester.partition(":")
         digest_it = getattr(importlib.import_module(module), function)
-        data = load_plain(_opened(source, total, report))
+        data = load_plain(_opened(source, zipped, total, report))
         with os.fdopen(os.dup(result), "wb", buffering=_CHUNK) as out:
             digest_it(data, out, report)
         answer = {"done": True}
@@ -279,7 +282,7 @@ def _limit(file_bytes: int) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (_within(BASE_BYTES, most), most))
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
-    seconds = int(CPU_SECONDS + 30 * file_bytes * CPU_SECONDS_PER_BYTE)  # 30: of a file that gzip made small
+    seconds = int(CPU_SECONDS + file_bytes * CPU_SECONDS_PER_BYTE)
     resource.setrlimit(resource.RLIMIT_CPU, (_within(seconds, most), most))
 
 
@@ -307,9 +310,8 @@ class _Source(io.RawIOBase):
         return count
 
 
-def _opened(fd: int, total: int, report: _Report) -> BinaryIO:
+def _opened(fd: int, zipped: bool, total: int, report: _Report) -> BinaryIO:
     raw = os.fdopen(fd, "rb", buffering=0)
-    zipped = os.pread(fd, 2, 0) == b"\x1f\x8b"
     file: Any = gzip.GzipFile(fileobj=io.BufferedReader(raw, _CHUNK)) if zipped else raw
     reader = io.BufferedReader(_Source(file, raw.tell, total, report), _CHUNK)
     try:

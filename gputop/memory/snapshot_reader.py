@@ -15,6 +15,7 @@ Whatever has another type than it should raises TypeError, ValueError or Overflo
 from __future__ import annotations
 
 import bisect
+import math
 from array import array
 from collections.abc import Callable, Sequence
 from operator import itemgetter
@@ -102,9 +103,11 @@ def _top_level(data: Any) -> tuple[str, list[Any], dict[int, list[Any]], dict[st
     given = data.get("device_traces") or []
     if not isinstance(given, list | tuple) or not all(isinstance(trace, list | tuple) for trace in given):
         raise UnreadableFile("its device_traces are not lists: not a memory snapshot")
+    _check_each_once([trace for trace in given if trace], "a trace")
     traces: dict[int, Any] = dict(enumerate(given))
     host_trace = data.get("host_traces") or []
     if isinstance(host_trace, list | tuple):
+        _check_each_once([part for part in host_trace if isinstance(part, list)], "a trace")
         flat = [entry for part in host_trace for entry in (part if isinstance(part, list) else [part])]
         if flat:
             traces[HOST] = flat
@@ -122,6 +125,13 @@ def _check_segments(segments: Any, what: str) -> None:
     for segment in segments:
         if not isinstance(segment, dict) or not isinstance(segment.get("blocks"), list | tuple):
             raise UnreadableFile(f"{what} holds something else than segments with blocks: not a memory snapshot")
+    _check_each_once([segment["blocks"] for segment in segments if segment["blocks"]], "a segment")
+
+
+def _check_each_once(lists: Sequence[Any], what: str) -> None:
+    """A pickle may refer to one list a million times with two bytes each: what torch writes does not."""
+    if len(set(map(id, lists))) != len(lists):
+        raise UnreadableFile(f"refused: {what} is in it more than once, which no snapshot needs and a bomb does")
 
 
 def _a(value: Any) -> str:
@@ -141,6 +151,8 @@ def _settings(settings: dict[Any, Any]) -> dict[str, Any]:
             value = [item for item in value if isinstance(item, bool | int | float)][:64]
         elif value is not None and not isinstance(value, bool | int | float):
             continue
+        if isinstance(value, float) and not math.isfinite(value):
+            value = str(value)
         found[clean_text(str(key), 80)] = value
     return found
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from gputop.memory.snapshot_groups import stack_title
+from gputop.memory.snapshot_phases import phases
 from gputop.memory.torch_snapshot import ACTIONS, OOM
 from gputop.memory.words import percent, size
 from gputop.ui.cells import Line, Span, fit
@@ -228,7 +229,7 @@ class TimelinePane(Pane):
         facts = f"  {size(device.size[cursor])}  stream {snapshot.stream_words(device.stream[cursor])}"
         if before is not None:
             facts += f"  {before:.3f} s before the dump"
-        note = snapshot.notes[device.note[cursor]]
+        note = snapshot.notes[device.note[cursor]] or " › ".join(phases(device).at(device.time[cursor]))
         folded = snapshot.frames.folded(stack)
         return (
             (f"entry {cursor:,} ", "dim"),

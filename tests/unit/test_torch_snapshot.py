@@ -14,6 +14,7 @@ from gputop.memory.snapshot_layout import free_at, segment_uses
 from gputop.memory.snapshot_leaks import leaks, steps
 from gputop.memory.snapshot_oom import out_of_memory
 from gputop.memory.snapshot_overview import coverage, coverage_words, overview
+from gputop.memory.snapshot_phases import phases
 from gputop.memory.torch_snapshot import Device, Snapshot, open_snapshot
 from tests.unit import allocator_simulator as sim
 from tests.unit.allocator_simulator import MIB, Allocator
@@ -241,6 +242,35 @@ def test_steps_come_from_annotations_or_metadata_where_there_are_any(opened: Any
     data["external_annotations"] = annotations
     cut = steps(opened(data).devices[0])
     assert cut.starts == tuple(starts) and "ProfilerStep" in cut.origin
+
+
+def test_phases_are_those_open_at_the_moment(opened: Any) -> None:
+    allocator = Allocator()
+    sim.training(allocator, steps=1)
+    data = sim.snapshot(allocator)
+    marks = [(10, "step", "START"), (20, "forward", "START"), (30, "forward", "END"), (40, "step", "END")]
+    data["external_annotations"] = [{"name": n, "stage": s, "device": 0, "time_us": t} for t, n, s in marks]
+    told = phases(opened(data).devices[0])
+    assert [told.at(t) for t in (5, 10, 25, 35, 45)] == [(), ("step",), ("step", "forward"), ("step",), ()]
+
+
+def test_what_the_profiler_made_of_a_run_is_read(opened: Any) -> None:
+    """_memory_viz.profile_plot: categories, blocks without addresses, the last device is the CPU."""
+    frames = [sim.frame("aten::empty", "none", 0)]
+    entries = [
+        {"action": "alloc", "addr": 4096, "size": 512, "stream": 0, "frames": frames, "category": "ACTIVATION"},
+        {"action": "alloc", "addr": 8192, "size": 1024, "stream": 0, "frames": frames, "category": "UNKNOWN"},
+        {"action": "free_requested", "addr": 4096, "size": 512, "stream": 0, "frames": frames},
+        {"action": "free_completed", "addr": 4096, "size": 512, "stream": 0, "frames": frames},
+    ]
+    blocks = [
+        {"size": 512, "state": "inactive"},
+        {"size": 1024, "state": "active_allocated", "requested_size": 1024, "frames": frames},
+    ]
+    segment = {"device": 0, "address": 7680, "total_size": 1536, "stream": 0, "segment_type": "large", "blocks": blocks}
+    device = opened({"segments": [segment], "device_traces": [entries, []]}).devices[0]
+    assert [device.live(n) for n in range(-1, 4)] == [0, 512, 1536, 1536, 1024]
+    assert device.peak == (1, 1536) and totals_of(device)["allocated_bytes"] == 1024
 
 
 def fill(allocator: Allocator, size: int, count: int, **where: Any) -> list[int]:
