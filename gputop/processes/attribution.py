@@ -123,7 +123,7 @@ def gap(
     busy = busy_since is not None and snapshot.taken_at - busy_since >= GHOST_LOAD_SECONDS
     if not has_gap and not busy:
         return None
-    listed = {process.pid for process in snapshot.processes if process.gpu_uuid == gpu.uuid}
+    listed = {process.pid for process in snapshot.processes if process.exists is not False}
     unlisted = () if scan is None else _unlisted(gpu, listed, scan)
     causes = _causes(gpu, snapshot, scan, unlisted, busy)
     began = since if has_gap and since is not None else busy_since
@@ -138,11 +138,16 @@ def gap(
 
 
 def _unlisted(gpu: Gpu, listed: set[int], scan: HolderScan) -> tuple[Holder, ...]:
-    """Who holds *gpu* open and is not listed on it, the harmless last."""
+    """Who holds *gpu* open, is on no GPU and no worker of one that is (these have their own memory, or their living
+    parent's), the harmless last."""
     minor = gpu.facts.minor_number
     if minor is None:
         return ()
-    found = [holder for holder in scan.holders if holder.holds(minor) and holder.key.pid not in listed]
+    found = [
+        holder
+        for holder in scan.holders
+        if holder.holds(minor) and holder.key.pid not in listed and holder.facts.parent_pid not in listed
+    ]
     return tuple(sorted(found, key=lambda holder: (holder.benign is not None, holder.key.pid)))
 
 

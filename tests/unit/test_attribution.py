@@ -148,6 +148,14 @@ def test_unlisted_holders_are_the_likeliest_cause() -> None:
     )
 
 
+def test_the_workers_of_a_living_process_and_those_at_home_on_another_gpu_explain_nothing() -> None:
+    facts = HostFacts(ProcessKey(9, 1), 0.0, name="pt_data_worker", parent_pid=1)
+    worker = Holder(facts, (HeldDevice("/dev/nvidia0", 0, (3,)),))
+    elsewhere = GpuProcess(6, "GPU-1", "C", memory_bytes=GIB, exists=True)
+    found = card(gpu(20), on(1, 8), elsewhere, scan=scan(worker, holder(6, "python")))
+    assert found is not None and found.holders == ()
+
+
 def test_what_could_not_be_looked_into_is_said_with_its_number() -> None:
     found = card(gpu(20), scan=scan(denied=(("root", 37),)))
     assert "processes that could not be inspected" in causes(found)
