@@ -115,7 +115,6 @@ def gap(
     clock: GapClock,
     snapshot: Snapshot,
     scan: HolderScan | None,
-    ghost_pids: Iterable[int] = (),
 ) -> Gap | None:
     """The card of *gpu*, where there is something to explain; holders as of *scan*."""
     since, busy_since = clock.gaps.get(gpu.uuid), clock.loads.get(gpu.uuid)
