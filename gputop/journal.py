@@ -174,9 +174,11 @@ class Journal:
     def _observe_processes(self, snapshot: Snapshot, first: bool, settings: Settings) -> None:
         now, unit = snapshot.taken_at, settings.memory_unit
         tracks = self._tracks or {}
+        changed = _changed(self._before, snapshot.processes)
         found: dict[int, list[GpuProcess]] = {}
         for process in snapshot.processes:
-            found.setdefault(process.pid, []).append(process)
+            if changed is None or process.pid in changed:
+                found.setdefault(process.pid, []).append(process)
         unread = {gpu.uuid for gpu in snapshot.gpus if gpu.error is not None or gpu.late}
         for pid, parts in found.items():
             track, facts = tracks.get(pid), parts[0].host
@@ -187,14 +189,14 @@ class Journal:
                 track = tracks[pid] = _Track(parts[0].key, now, parts, facts, dead=parts[0].exists is False)
                 if not first:
                     self._start(track, now, unit)
-            elif parts is not track.parts:
+            else:
                 self._follow(track, parts, now, unit)
             if facts is not None:
                 track.key, track.facts = facts.key, facts
             total = _total(parts)
             if total is not None and (track.peak is None or total > track.peak):
                 track.peak = total
-        for pid in [pid for pid in tracks if pid not in found]:
+        for pid in [pid for pid in tracks if pid not in found] if changed is None else ():
             if not any(part.gpu_uuid in unread for part in tracks[pid].parts):
                 self._depart(tracks.pop(pid), now, unit)
         self._tracks, self._before = tracks, snapshot.processes
@@ -273,6 +275,20 @@ class Journal:
     def _process_event(self, track: _Track, now: float, kind: Kind, words: str, severity: Severity) -> None:
         part = track.parts[0]
         self._add(Event(now, kind, words, severity, part.gpu_uuid, part.gpu_index, track.key))
+
+
+def _changed(before: tuple[GpuProcess, ...], now: tuple[GpuProcess, ...]) -> set[int] | None:
+    """Pids of which something changed; None where some came or went. Unchanged ones are the same objects, of which
+    there may be a thousand at every tick."""
+    if len(before) != len(now):
+        return None
+    changed = set()
+    for old, new in zip(before, now, strict=True):
+        if old is not new:
+            if old.pid != new.pid or old.gpu_uuid != new.gpu_uuid:
+                return None
+            changed.add(new.pid)
+    return changed
 
 
 def _measured(gpu: Gpu) -> Iterable[tuple[str, float, str]]:

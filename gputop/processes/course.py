@@ -14,7 +14,8 @@ from typing import Final
 
 from gputop.model import HostFacts, ProcessKey, Snapshot
 from gputop.processes import Signals, Target
-from gputop.processes.ending import Ending, Endings, Stage
+from gputop.processes.ending import Endings
+from gputop.processes.ending_stage import Ending, Stage
 from gputop.processes.kin import Extent
 
 LEADER_ALONE: Final = 2.0  # seconds the leader gets to end its own children

@@ -7,76 +7,27 @@ Pure bookkeeping over holds and snapshots, without a screen. The screen calls, i
 
 from __future__ import annotations
 
-import enum
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
-from gputop import units
 from gputop.model import Gpu, GpuProcess, HostFacts, ProcessKey, Snapshot
 from gputop.processes import Hold, Outcome, Result, Signals, Target
 from gputop.processes.aftermath import Falls, Inheritance, respawned
 from gputop.processes.audit import ActionLog
+from gputop.processes.ending_stage import ENDING_SIGNALS, Ending, Stage
+from gputop.processes.ending_words import EndingWords
 from gputop.processes.signal_table import signal_name
 
-#: After these a process is expected to end, so one that was stopped is continued (else they stay pending).
-ENDING_SIGNALS: Final = frozenset(
-    (signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGABRT)
-)
 GRACE: Final = 5.0  # seconds after which a survivor is worth a stronger signal
 VERIFY_WAIT: Final = 10.0  # seconds the driver gets to take tens of GiB down
 STUCK_AFTER: Final = 1.0  # seconds that SIGKILL takes at most where nothing is wrong
 _BACK: Final = 0.2  # share of a process's memory that may stay unaccounted for (others come and go meanwhile)
-
-
-class Stage(enum.Enum):
-    """How far it is with one process."""
-
-    WAITING = "being taken hold of"
-    READY = "ready"
-    REFUSED = "nothing sent"
-    GONE = "already gone"
-    RUNNING = "sent, still running"
-    EXITED = "exited, memory not seen back yet"
-    RELEASED = "exited, memory back"
-    KEPT = "exited, memory still used"
-
-
 _PENDING: Final = (Stage.WAITING, Stage.RUNNING, Stage.EXITED)
 
 
-@dataclass(slots=True)
-class Ending:
-    """One process on its way out. Times are the clock's; ``*_wall`` are epoch seconds."""
-
-    target: Target
-    memory: dict[str, int | None] = field(default_factory=dict)  # GPU's UUID -> bytes held there when frozen
-    facts: HostFacts | None = None  # as of the snapshot it was chosen from
-    stage: Stage = Stage.WAITING
-    hold: Hold | None = None
-    result: Result | None = None  # the refusal, or the answer to the last signal
-    continued: bool = False  # SIGCONT was sent too
-    number: int | None = None  # the last signal
-    sent_at: float = 0.0
-    sent_wall: float = 0.0
-    exited_at: float = 0.0
-    exited_wall: float = 0.0
-    back_after: float = 0.0  # seconds from the signal to the memory being back
-    back: set[str] = field(default_factory=set)  # GPUs on which it is
-    listed: bool = False  # the driver still listed the pid when last looked
-    stuck_in: str | None = None  # where in the kernel it is stuck after SIGKILL
-    respawned: HostFacts | None = None  # the process that came in its place
-
-    @property
-    def memory_bytes(self) -> int | None:
-        """GPU memory over all GPUs; None where the driver says of none."""
-        known = [bytes_ for bytes_ in self.memory.values() if bytes_ is not None]
-        return sum(known) if known else self.target.memory_bytes
-
-
-class Endings:
+class Endings(EndingWords):
     """Several processes on their way out."""
 
     def __init__(
@@ -134,9 +85,6 @@ class Endings:
             ending.memory.setdefault(uuid, None)
 
     # ------------------------------------------------------------------- asking
-
-    def those(self, *stages: Stage) -> list[Ending]:
-        return [ending for ending in self.all if ending.stage in stages]
 
     @property
     def pending(self) -> bool:
@@ -303,86 +251,6 @@ class Endings:
                 ending.hold.close()
                 ending.hold = None
 
-    # ---------------------------------------------------------------- in words
-
-    def inherited_words(self, one: Inheritance, unit: str = "GiB") -> str:
-        """How far it is with the memory of a dead pid."""
-        said = f"{units.size(one.memory_bytes, unit)} of dead {one.pid} on {self._where(one.memory)}"
-        if one.released:
-            return f"{said}: came back in {one.back_after:.1f} s"
-        if self.awaits_inheritance:
-            return f"{said}: waiting for it"
-        return f"{said}: still held, others keep it" if self._last_exit else f"{said}: comes back when all of these end"
-
-    def fallen_words(self, unit: str = "GiB") -> list[str]:
-        """By how much used memory fell, for each GPU where it did."""
-        return self.falls.words(lambda uuid: self.names.get(uuid, uuid), unit)
-
-    def words(self, ending: Ending, unit: str = "GiB") -> str:
-        """How far it is with *ending*, for the user; empty while nothing is to be said."""
-        match ending.stage:
-            case Stage.WAITING:
-                return "taking hold of it…"
-            case Stage.READY:
-                return "" if getattr(ending.hold, "guarded", True) else "unguarded: this kernel has no pidfds"
-            case Stage.REFUSED:
-                return ending.result.words if ending.result is not None else "nothing sent"
-            case Stage.GONE:
-                return ending.result.words if ending.result is not None else "exited by itself, nothing sent"
-            case Stage.RUNNING:
-                return self._running(ending)
-        said = f"exited {_after(ending.exited_at - ending.sent_at)} after {signal_name(ending.number or 0)}"
-        if ending.respawned is not None:
-            said += f"; started again as {ending.respawned.key.pid} by {ending.respawned.parent_pid}"
-        memory = units.size(ending.memory_bytes, unit)
-        where = self._where(ending.memory)
-        if ending.stage is Stage.EXITED:
-            return f"{said}; waiting for its {memory} on {where}" if ending.memory else said
-        if ending.stage is Stage.RELEASED:
-            if not ending.memory:
-                return said
-            if ending.memory_bytes is None:
-                return f"{said}; no longer on {where}"
-            return f"{said}; released {memory} on {where} in {_after(ending.back_after)}"
-        left = [uuid for uuid in ending.memory if uuid not in ending.back]
-        if ending.listed:
-            return f"{said}, but {self._where(left)} still lists it: other processes hold its memory"
-        return f"{said}, but its memory on {self._where(left)} was not seen to come back"
-
-    def _running(self, ending: Ending) -> str:
-        name = signal_name(ending.number or 0)
-        waited = int(self._clock() - ending.sent_at)
-        if ending.stuck_in is not None:
-            return (
-                f"SIGKILL sent; stuck in the kernel (D) for {waited} s in {ending.stuck_in}: SIGKILL cannot help, "
-                "only the driver can let go; reset the GPU or reboot"
-            )
-        if ending.continued:
-            said = f"{name} and SIGCONT sent (it was stopped)"
-        else:
-            said = ending.result.words if ending.result is not None else f"{name} sent"
-        if ending.number not in ENDING_SIGNALS:
-            return said
-        return f"{said}; still running after {waited} s" if waited else f"{said}; still running"
-
-    def _where(self, uuids: Mapping[str, object] | Sequence[str]) -> str:
-        return ", ".join(self.names.get(uuid, uuid) for uuid in uuids)
-
-    def summary(self, unit: str = "GiB") -> str:
-        """One sentence over all of them, for a toast."""
-        if len(self.all) == 1:
-            return f"{self.all[0].target.key.pid}: {self.words(self.all[0], unit) or 'nothing sent'}"
-        counts = {
-            "still running": len(self.those(Stage.RUNNING)),
-            "exited": len(self.those(Stage.EXITED, Stage.RELEASED)),
-            "exited with their memory still used": len(self.those(Stage.KEPT)),
-            "already gone": len(self.those(Stage.GONE)),
-            "not sent anything": len(self.those(Stage.REFUSED, Stage.READY, Stage.WAITING)),
-        }
-        said = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
-        freed = sum(self.freed_by_gpu(self.those(Stage.RELEASED)).values())
-        return f"{len(self.all)} processes: {said}" + (f"; released {units.size(freed, unit)}" if freed else "")
-
 
 def _is_same(process: GpuProcess, ending: Ending) -> bool:
     """Whether a listed pid may still be the one that exited. A dead pid has no start time any more."""
@@ -403,7 +271,3 @@ def _unexplained(gpu: Gpu, snapshot: Snapshot) -> int | None:
             part = (process.pid, process.gpu_instance_id)
             largest[part] = max(process.memory_bytes, largest.get(part, 0))
     return gpu.memory_used_bytes - sum(largest.values())
-
-
-def _after(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"

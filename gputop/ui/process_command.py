@@ -54,10 +54,10 @@ def cell_spans(row: Row, unfolded: str = "▾ ", folded: str = "▸ ") -> tuple[
         return tuple(fixed), ((f"parent of {len(row.pids)} processes, on no GPU itself", "dim"),)
     facts = row.facts
     if row.dead:
-        fixed.append(("(dead) ", "ghost"))
+        held = row.about.held_by
+        fixed += [("dead ", "ghost"), (f"← {held} ", "warning"), ("· ", "faint")] if held else [("(dead) ", "ghost")]
         words = (facts.command or facts.name) if facts is not None else row.about.command
-        held = ((f"  ← {row.about.held_by}", "warning"),) if row.about.held_by else ()
-        return tuple(fixed), ((words or "the driver lists it", "ghost"), *held)
+        return tuple(fixed), ((words or "the driver lists it", "ghost"),)
     if row.gone:
         words = (facts.command or facts.name) if facts is not None else None
         return ((f"exited {row.about.exited} ", "dim"),), ((words or units.UNKNOWN, "dim"),)

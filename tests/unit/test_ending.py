@@ -9,7 +9,8 @@ import pytest
 
 from gputop.model import GpuProcess, ProcessKey, Snapshot, replace
 from gputop.processes import Outcome, Result, Target
-from gputop.processes.ending import GRACE, VERIFY_WAIT, Endings, Stage
+from gputop.processes.ending import GRACE, VERIFY_WAIT, Endings
+from gputop.processes.ending_stage import Stage
 from tests.unit.process_data import GIB, gpu, process
 
 GPU0, GPU1 = gpu(0).uuid, gpu(1).uuid

@@ -17,7 +17,8 @@ from gputop.model import HostFacts, ProcessKey, Snapshot
 from gputop.processes import Target, ending
 from gputop.processes.audit import ActionLog
 from gputop.processes.course import Course, Step, scope
-from gputop.processes.ending import Endings, Stage
+from gputop.processes.ending import Endings
+from gputop.processes.ending_stage import Stage
 from gputop.processes.kin import Extent, kin_among
 from gputop.processes.proc_stat import read_stat
 from gputop.processes.signals import ProcSignals
@@ -234,7 +235,8 @@ import json, os, signal, sys, time
 from gputop.model import ProcessKey
 from gputop.processes import Outcome, Result, Target
 from gputop.processes.course import Course, Step
-from gputop.processes.ending import Endings, Stage
+from gputop.processes.ending import Endings
+from gputop.processes.ending_stage import Stage
 from gputop.processes.kin import Extent
 from gputop.processes.proc_stat import read_stat
 from gputop.processes.signals import ProcSignals

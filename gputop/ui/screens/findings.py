@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual.screen import Screen
 
+from gputop import units
 from gputop.journal import Departed, Kind
 from gputop.model import Snapshot, Verdict
 from gputop.processes.kin import Extent
@@ -48,7 +49,7 @@ class FindingsScreen(Screen[None]):
         note = ""
         if leaks:
             held = sum(verdict.memory_bytes or 0 for verdict in leaks)
-            note = f"▲ {len(leaks)} {'LEAK' if len(leaks) == 1 else 'LEAKs'} {self.gputop.view.memory(held)}"
+            note = f"▲ {len(leaks)} LEAK {held / units.GIB:.0f}G"  # 80 columns leave 13 cells
         if note != self.footer.note:
             self.footer.note = note
             self.footer.update()
@@ -155,8 +156,6 @@ class FindingsScreen(Screen[None]):
 
 def departed_row(one: Departed, unit: str) -> Row:
     """The line of a process that exited: ``exited 14:02:31 after 3h12``, with its peak as its memory."""
-    from gputop import units
-
     at = time.strftime("%H:%M:%S", time.localtime(one.exited_at))
     lived = "" if one.lived is None else f" after {units.duration(one.lived)}"
     peak = f", peak {units.size(one.process.memory_bytes, unit)}" if one.process.memory_bytes is not None else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final
 
 from textual import events
 
@@ -12,44 +12,22 @@ from gputop.model import HostFacts, ProcessKey, Snapshot
 from gputop.processes import Signals, Target
 from gputop.processes.aftermath import Inheritance
 from gputop.processes.audit import ActionLog
-from gputop.processes.course import Course, Step, scope
-from gputop.processes.ending import Endings, Stage
+from gputop.processes.course import Course, scope
+from gputop.processes.ending import Endings
+from gputop.processes.ending_stage import Stage
 from gputop.processes.kin import Extent, Kin
 from gputop.processes.report import Ghost, LeakReport
-from gputop.processes.signal_table import SIGNALS, SignalEntry, parse_signal, signal_name
+from gputop.processes.signal_table import signal_name
 from gputop.ui.background import in_background
 from gputop.ui.cells import Line, fit, width
+from gputop.ui.kill_choices import EXTENTS, Choice, TypedSignal, choices
 from gputop.ui.kill_targets import holders_as_targets
 from gputop.ui.kill_text import KillText
 from gputop.ui.view import View
 from gputop.ui.widgets.dialog import Dialog
-from gputop.ui.widgets.entry import Entry
 from gputop.ui.widgets.frame import Hint, on
 
 _TICK: Final = 0.1
-
-
-class _Choice(NamedTuple):
-    """A line of the list that can be chosen."""
-
-    label: str
-    words: str
-    number: int | None = None  # the signal; None: close, or another signal
-    letter: str = ""  # goes to the line, does nothing more: k is pressed twice easily
-    only_survivors: bool = False
-    other: bool = False
-    whole: bool = False  # SIGTERM, and after the grace time SIGKILL
-    holders: bool = False  # go on with those that keep the memory
-
-
-_OFFERED: Final = (
-    _Choice("SIGTERM", "asks it to end; it may save and clean up", signal.SIGTERM, "t"),
-    _Choice("SIGKILL", "ends it at once; it cannot clean up", signal.SIGKILL, "k"),
-    _Choice("SIGINT", "as Ctrl+C; kind to Python and torchrun", signal.SIGINT, "i"),
-)
-_END: Final = "End"
-_EXTENTS: Final = (Extent.DESCENDANTS, Extent.GROUP, Extent.SESSION)
-_OTHER: Final = _Choice("Other…", "any signal, by name or number", other=True)
 
 
 def _no_report() -> LeakReport:
@@ -102,9 +80,8 @@ class KillScreen(Dialog[None]):
         self._list_row = 0  # where the list begins, for the mouse
         self._busy = True  # taking hold, or sending
         self._leaving = False
-        self._chosen_other: _Choice | None = None
-        self._entry: Entry | None = None  # another signal is being typed
-        self._match = 0
+        self._chosen_other: Choice | None = None
+        self._typed: TypedSignal | None = None  # another signal is being typed
 
     def on_mount(self) -> None:
         super().on_mount()
@@ -135,7 +112,7 @@ class KillScreen(Dialog[None]):
         """What the signal can be made to reach: each takes in somebody whom those before it do not."""
         found = [self._base]
         seen = {target.key for target in self._chosen}
-        for extent in _EXTENTS:
+        for extent in EXTENTS:
             members = {facts.key for facts in self._kin.of(extent)} if self._kin is not None else set()
             if members - seen:
                 found.append(extent)
@@ -192,52 +169,24 @@ class KillScreen(Dialog[None]):
 
     # ------------------------------------------------------------- the choices
 
-    def choices(self) -> list[_Choice]:
+    def choices(self) -> list[Choice]:
         """What can be chosen now. The first line never does anything."""
-        endings = self.endings
-        if endings.sent or not endings.those(Stage.READY, Stage.WAITING):
-            found = [_Choice("Close", "")]
-            if self._course is not None and self._course.step is not Step.DONE:
-                found = [_Choice("Close", "nothing more is sent")]
-                found.append(_Choice("SIGKILL", "now, to what is left", signal.SIGKILL, "k"))
-                return found
-            if ghosts := self._holders():
-                who = ", ".join(str(key.pid) for ghost in ghosts for key in ghost.targets[:4])
-                found.append(_Choice("Holders", f"end those that keep the memory: {who}", holders=True, letter="h"))
-            if survivors := endings.survivors:
-                who = f"the {len(survivors)} still running" if len(survivors) > 1 else "it, still running"
-                found.append(_Choice("SIGKILL", f"to {who}", signal.SIGKILL, "k", only_survivors=True))
-            return found
         grace = self.view.settings.kill_grace
-        first = ", the leader first" if self.extent in _EXTENTS else ""
-        words = f"SIGTERM{first}; after {grace} s SIGKILL to what is left"
-        found = [_Choice("Cancel", "nothing is sent"), _Choice(_END, words, letter="e", whole=True), *_OFFERED]
-        if self._chosen_other is not None:
-            found.append(self._chosen_other)
-        return [*found, _OTHER]
-
-    def _matches(self) -> list[SignalEntry]:
-        """Signals that what was typed may mean, best first."""
-        typed = self._entry.text.strip().upper().removeprefix("SIG") if self._entry is not None else ""
-        if typed.isdecimal():
-            found = [entry for entry in SIGNALS if str(entry.number).startswith(typed)]
-            return sorted(found, key=lambda entry: str(entry.number) != typed)
-        found = [entry for entry in SIGNALS if entry.name.startswith(f"SIG{typed}")]
-        return sorted(found, key=lambda entry: entry.name != f"SIG{typed}")
+        ghosts = self._holders() if self.endings.sent else ()
+        return choices(self.endings, self._course, ghosts, self.extent, grace, self._chosen_other)
 
     def on_key(self, event: events.Key) -> None:
         event.stop()
-        if self._entry is not None:
-            self._key_in_entry(event, self._entry)
+        if self._typed is not None:
+            self._key_in_typed(event, self._typed)
         else:
             self._key_in_list(event)
         if self.is_current:
             self.draw()
 
     def on_paste(self, event: events.Paste) -> None:
-        if self._entry is not None:
-            self._entry.insert(event.text)
-            self._match = 0
+        if self._typed is not None:
+            self._typed.insert(event.text)
             self.draw()
 
     def _key_in_list(self, event: events.Key) -> None:
@@ -265,39 +214,29 @@ class KillScreen(Dialog[None]):
             case letter if letter.isalpha():
                 self._at = next((n for n, choice in enumerate(choices) if choice.letter == letter), self._at)
 
-    def _key_in_entry(self, event: events.Key, entry: Entry) -> None:
-        matches = self._matches()
+    def _key_in_typed(self, event: events.Key, typed: TypedSignal) -> None:
         match event.key:
             case "escape":
-                self._entry = None
-            case "down" | "up":
-                step = 1 if event.key == "down" else -1
-                self._match = (self._match + step) % len(matches) if matches else 0
+                self._typed = None
             case "enter":
-                self._take_typed(matches)
-            case _ if entry.key(event):
-                self._match = 0
+                self._take_typed(typed.chosen())
+            case _:
+                typed.key(event)
 
-    def _take_typed(self, matches: list[SignalEntry]) -> None:
+    def _take_typed(self, chosen: Choice | None) -> None:
         """Put the signal into the list, at the cursor; Enter there sends it."""
-        if matches:
-            chosen = matches[min(self._match, len(matches) - 1)]
-            number, meaning = chosen.number, chosen.meaning
-        else:
-            try:
-                number, meaning = parse_signal(self._entry.text if self._entry is not None else ""), ""
-            except ValueError:
-                return  # the screen says so already
-        self._entry = None
-        offered = next((n for n, choice in enumerate(self.choices()) if choice.number == number), None)
+        if chosen is None:
+            return
+        self._typed = None
+        offered = next((n for n, choice in enumerate(self.choices()) if choice.number == chosen.number), None)
         if offered is None:
-            self._chosen_other = _Choice(signal_name(number), meaning, number)
+            self._chosen_other = chosen
             offered = len(self.choices()) - 2  # right before the line it was typed at
         self._at = offered
 
-    def _choose(self, choice: _Choice) -> None:
+    def _choose(self, choice: Choice) -> None:
         if choice.other:
-            self._entry, self._match = Entry(), 0
+            self._typed = TypedSignal()
         elif choice.holders:
             self._go_on()
         elif choice.whole:
@@ -367,7 +306,7 @@ class KillScreen(Dialog[None]):
         """A click goes to a line; a click on the line that the cursor is on chooses it."""
         choices = self.choices()
         n = row - self._list_row
-        if self._entry is None and 0 <= n < len(choices):
+        if self._typed is None and 0 <= n < len(choices):
             if n == self._at:
                 self._choose(choices[n])
             else:
@@ -386,7 +325,7 @@ class KillScreen(Dialog[None]):
         return "Send a signal" if count == 1 else f"Send a signal to {count} processes"
 
     def hints(self) -> Sequence[Hint]:
-        if self._entry is not None:
+        if self._typed is not None:
             return (("↑↓", "choose"), ("Enter", "take it"), ("Esc", "back"))
         scroll: tuple[Hint, ...] = (("PgUp PgDn", "scroll"),) if self._about_total > self._about_rows else ()
         if len(self.choices()) == 1:
@@ -398,7 +337,8 @@ class KillScreen(Dialog[None]):
 
     def content(self, cells: int, rows: int) -> Sequence[Line]:
         roomy = rows >= 16
-        below = self._typing(cells, 8 if roomy else 5) if self._entry is not None else self._list(cells)
+        typed = self._typed
+        below = self._list(cells) if typed is None else typed.lines(cells, 8 if roomy else 5, self.view)
         now = self._snapshot.taken_at if self._snapshot is not None else 0.0
         text = KillText(self.endings, self.view, now, self._report_of().owners)
         total = text.total(cells)
@@ -453,27 +393,4 @@ class KillScreen(Dialog[None]):
                 (f" {choice.letter or ' '} ", "key"),
             )
             lines.append(on(line, "cursor") if here else line)
-        return lines
-
-    def _typing(self, cells: int, rows: int) -> list[Line]:
-        entry, matches = self._entry, self._matches()
-        assert entry is not None
-        self._match = min(self._match, max(0, len(matches) - 1))
-        lines: list[Line] = [(("   Signal ", "title+b"), *entry.line(min(24, cells - 12)))]
-        if not matches:
-            try:
-                said, style = f"{signal_name(parse_signal(entry.text))}", "text"
-            except ValueError as error:
-                said, style = str(error), "warning"
-            lines.append(((f"   {said}", style),))
-        first = max(0, min(self._match - rows + 2, len(matches) - rows + 1))
-        for n, signal_ in enumerate(matches[first : first + rows - 1], first):
-            line: Line = (
-                (f" {self.view.glyphs.folded} " if n == self._match else "   ", "accent+b"),
-                (fit(signal_.name, 11), "title+b"),
-                (f"{signal_.number:4}  ", "text"),
-                (fit(signal_.meaning, max(0, cells - 20)), "dim" if n != self._match else "text"),
-            )
-            lines.append(on(line, "cursor") if n == self._match else line)
-        lines += [()] * (rows - len(lines))
         return lines

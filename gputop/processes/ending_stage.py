@@ -1,0 +1,58 @@
+"""One process on its way out: how far it is."""
+
+from __future__ import annotations
+
+import enum
+import signal
+from dataclasses import dataclass, field
+from typing import Final
+
+from gputop.model import HostFacts
+from gputop.processes import Hold, Result, Target
+
+#: After these a process is expected to end, so one that was stopped is continued (else they stay pending).
+ENDING_SIGNALS: Final = frozenset(
+    (signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGABRT)
+)
+
+
+class Stage(enum.Enum):
+    """How far it is with one process."""
+
+    WAITING = "being taken hold of"
+    READY = "ready"
+    REFUSED = "nothing sent"
+    GONE = "already gone"
+    RUNNING = "sent, still running"
+    EXITED = "exited, memory not seen back yet"
+    RELEASED = "exited, memory back"
+    KEPT = "exited, memory still used"
+
+
+@dataclass(slots=True)
+class Ending:
+    """One process on its way out. Times are the clock's; ``*_wall`` are epoch seconds."""
+
+    target: Target
+    memory: dict[str, int | None] = field(default_factory=dict)  # GPU's UUID -> bytes held there when frozen
+    facts: HostFacts | None = None  # as of the snapshot it was chosen from
+    stage: Stage = Stage.WAITING
+    hold: Hold | None = None
+    result: Result | None = None  # the refusal, or the answer to the last signal
+    continued: bool = False  # SIGCONT was sent too
+    number: int | None = None  # the last signal
+    sent_at: float = 0.0
+    sent_wall: float = 0.0
+    exited_at: float = 0.0
+    exited_wall: float = 0.0
+    back_after: float = 0.0  # seconds from the signal to the memory being back
+    back: set[str] = field(default_factory=set)  # GPUs on which it is
+    listed: bool = False  # the driver still listed the pid when last looked
+    stuck_in: str | None = None  # where in the kernel it is stuck after SIGKILL
+    respawned: HostFacts | None = None  # the process that came in its place
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """GPU memory over all GPUs; None where the driver says of none."""
+        known = [bytes_ for bytes_ in self.memory.values() if bytes_ is not None]
+        return sum(known) if known else self.target.memory_bytes

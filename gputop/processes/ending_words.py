@@ -1,0 +1,113 @@
+"""What became of processes that were sent a signal, in words for the user."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from gputop import units
+from gputop.processes.aftermath import Falls, Inheritance
+from gputop.processes.ending_stage import ENDING_SIGNALS, Ending, Stage
+from gputop.processes.signal_table import signal_name
+
+
+class EndingWords:
+    """The part of :class:`gputop.processes.ending.Endings` that speaks."""
+
+    all: list[Ending]
+    names: dict[str, str]
+    falls: Falls
+    _clock: Callable[[], float] = time.monotonic
+    _last_exit: float = 0.0
+
+    @property
+    def awaits_inheritance(self) -> bool:
+        raise NotImplementedError
+
+    def those(self, *stages: Stage) -> list[Ending]:
+        return [ending for ending in self.all if ending.stage in stages]
+
+    def freed_by_gpu(self, endings: Sequence[Ending]) -> dict[str, int]:
+        raise NotImplementedError
+
+    def inherited_words(self, one: Inheritance, unit: str = "GiB") -> str:
+        """How far it is with the memory of a dead pid."""
+        said = f"{units.size(one.memory_bytes, unit)} of dead {one.pid} on {self._where(one.memory)}"
+        if one.released:
+            return f"{said}: came back in {one.back_after:.1f} s"
+        if self.awaits_inheritance:
+            return f"{said}: waiting for it"
+        return f"{said}: still held, others keep it" if self._last_exit else f"{said}: comes back when all of these end"
+
+    def fallen_words(self, unit: str = "GiB") -> list[str]:
+        """By how much used memory fell, for each GPU where it did."""
+        return self.falls.words(lambda uuid: self.names.get(uuid, uuid), unit)
+
+    def words(self, ending: Ending, unit: str = "GiB") -> str:
+        """How far it is with *ending*, for the user; empty while nothing is to be said."""
+        match ending.stage:
+            case Stage.WAITING:
+                return "taking hold of it…"
+            case Stage.READY:
+                return "" if getattr(ending.hold, "guarded", True) else "unguarded: this kernel has no pidfds"
+            case Stage.REFUSED:
+                return ending.result.words if ending.result is not None else "nothing sent"
+            case Stage.GONE:
+                return ending.result.words if ending.result is not None else "exited by itself, nothing sent"
+            case Stage.RUNNING:
+                return self._running(ending)
+        said = f"exited {_after(ending.exited_at - ending.sent_at)} after {signal_name(ending.number or 0)}"
+        if ending.respawned is not None:
+            said += f"; started again as {ending.respawned.key.pid} by {ending.respawned.parent_pid}"
+        memory = units.size(ending.memory_bytes, unit)
+        where = self._where(ending.memory)
+        if ending.stage is Stage.EXITED:
+            return f"{said}; waiting for its {memory} on {where}" if ending.memory else said
+        if ending.stage is Stage.RELEASED:
+            if not ending.memory:
+                return said
+            if ending.memory_bytes is None:
+                return f"{said}; no longer on {where}"
+            return f"{said}; released {memory} on {where} in {_after(ending.back_after)}"
+        left = [uuid for uuid in ending.memory if uuid not in ending.back]
+        if ending.listed:
+            return f"{said}, but {self._where(left)} still lists it: other processes hold its memory"
+        return f"{said}, but its memory on {self._where(left)} was not seen to come back"
+
+    def _running(self, ending: Ending) -> str:
+        name = signal_name(ending.number or 0)
+        waited = int(self._clock() - ending.sent_at)
+        if ending.stuck_in is not None:
+            return (
+                f"SIGKILL sent; stuck in the kernel (D) for {waited} s in {ending.stuck_in}: SIGKILL cannot help, "
+                "only the driver can let go; reset the GPU or reboot"
+            )
+        if ending.continued:
+            said = f"{name} and SIGCONT sent (it was stopped)"
+        else:
+            said = ending.result.words if ending.result is not None else f"{name} sent"
+        if ending.number not in ENDING_SIGNALS:
+            return said
+        return f"{said}; still running after {waited} s" if waited else f"{said}; still running"
+
+    def _where(self, uuids: Mapping[str, object] | Sequence[str]) -> str:
+        return ", ".join(self.names.get(uuid, uuid) for uuid in uuids)
+
+    def summary(self, unit: str = "GiB") -> str:
+        """One sentence over all of them, for a toast."""
+        if len(self.all) == 1:
+            return f"{self.all[0].target.key.pid}: {self.words(self.all[0], unit) or 'nothing sent'}"
+        counts = {
+            "still running": len(self.those(Stage.RUNNING)),
+            "exited": len(self.those(Stage.EXITED, Stage.RELEASED)),
+            "exited with their memory still used": len(self.those(Stage.KEPT)),
+            "already gone": len(self.those(Stage.GONE)),
+            "not sent anything": len(self.those(Stage.REFUSED, Stage.READY, Stage.WAITING)),
+        }
+        said = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
+        freed = sum(self.freed_by_gpu(self.those(Stage.RELEASED)).values())
+        return f"{len(self.all)} processes: {said}" + (f"; released {units.size(freed, unit)}" if freed else "")
+
+
+def _after(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"

@@ -1,0 +1,132 @@
+"""What can be chosen in the kill dialog, and the line a signal is typed in."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from textual import events
+
+from gputop.processes.course import Course, Step
+from gputop.processes.ending import Endings
+from gputop.processes.ending_stage import Stage
+from gputop.processes.kin import Extent
+from gputop.processes.report import Ghost
+from gputop.processes.signal_table import SIGNALS, SignalEntry, parse_signal, signal_name
+from gputop.ui.cells import Line, fit
+from gputop.ui.view import View
+from gputop.ui.widgets.entry import Entry
+from gputop.ui.widgets.frame import on
+
+
+class Choice(NamedTuple):
+    """A line of the list that can be chosen."""
+
+    label: str
+    words: str
+    number: int | None = None  # the signal; None: close, or another signal
+    letter: str = ""  # goes to the line, does nothing more: k is pressed twice easily
+    only_survivors: bool = False
+    other: bool = False
+    whole: bool = False  # SIGTERM, and after the grace time SIGKILL
+    holders: bool = False  # go on with those that keep the memory
+
+
+OFFERED: Final = (
+    Choice("SIGTERM", "asks it to end; it may save and clean up", signal.SIGTERM, "t"),
+    Choice("SIGKILL", "ends it at once; it cannot clean up", signal.SIGKILL, "k"),
+    Choice("SIGINT", "as Ctrl+C; kind to Python and torchrun", signal.SIGINT, "i"),
+)
+END: Final = "End"
+EXTENTS: Final = (Extent.DESCENDANTS, Extent.GROUP, Extent.SESSION)
+OTHER: Final = Choice("Other…", "any signal, by name or number", other=True)
+
+
+def choices(
+    endings: Endings,
+    course: Course | None,
+    ghosts: Sequence[Ghost],
+    extent: Extent,
+    grace: int,
+    typed: Choice | None,
+) -> list[Choice]:
+    """What can be chosen now; the first line never sends anything. *ghosts*: whose memory is still held after all."""
+    if endings.sent or not endings.those(Stage.READY, Stage.WAITING):
+        if course is not None and course.step is not Step.DONE:
+            now = Choice("SIGKILL", "now, to what is left", signal.SIGKILL, "k")
+            return [Choice("Close", "nothing more is sent"), now]
+        found = [Choice("Close", "")]
+        if ghosts:
+            who = ", ".join(str(key.pid) for ghost in ghosts for key in ghost.targets[:4])
+            found.append(Choice("Holders", f"end those that keep the memory: {who}", holders=True, letter="h"))
+        if survivors := endings.survivors:
+            who = f"the {len(survivors)} still running" if len(survivors) > 1 else "it, still running"
+            found.append(Choice("SIGKILL", f"to {who}", signal.SIGKILL, "k", only_survivors=True))
+        return found
+    first = ", the leader first" if extent in EXTENTS else ""
+    words = f"SIGTERM{first}; after {grace} s SIGKILL to what is left"
+    found = [Choice("Cancel", "nothing is sent"), Choice(END, words, letter="e", whole=True), *OFFERED]
+    return [*found, typed, OTHER] if typed is not None else [*found, OTHER]
+
+
+class TypedSignal:
+    """A signal as it is typed, by name or number, with those it may mean."""
+
+    def __init__(self) -> None:
+        self.entry = Entry()
+        self._match = 0
+
+    def insert(self, text: str) -> None:
+        self.entry.insert(text)
+        self._match = 0
+
+    def key(self, event: events.Key) -> None:
+        """Up and Down go through what it may mean, other keys type."""
+        count = len(self.matches())
+        if event.key in ("down", "up"):
+            self._match = (self._match + (1 if event.key == "down" else -1)) % count if count else 0
+        elif self.entry.key(event):
+            self._match = 0
+
+    def matches(self) -> list[SignalEntry]:
+        """Signals that what was typed may mean, best first."""
+        typed = self.entry.text.strip().upper().removeprefix("SIG")
+        if typed.isdecimal():
+            found = [entry for entry in SIGNALS if str(entry.number).startswith(typed)]
+            return sorted(found, key=lambda entry: str(entry.number) != typed)
+        found = [entry for entry in SIGNALS if entry.name.startswith(f"SIG{typed}")]
+        return sorted(found, key=lambda entry: entry.name != f"SIG{typed}")
+
+    def chosen(self) -> Choice | None:
+        """What Enter takes over; None: it is no signal, and the lines say so."""
+        matches = self.matches()
+        if matches:
+            chosen = matches[min(self._match, len(matches) - 1)]
+            return Choice(chosen.name, chosen.meaning, chosen.number)
+        try:
+            number = parse_signal(self.entry.text)
+        except ValueError:
+            return None
+        return Choice(signal_name(number), "", number)
+
+    def lines(self, cells: int, rows: int, view: View) -> list[Line]:
+        matches = self.matches()
+        self._match = min(self._match, max(0, len(matches) - 1))
+        lines: list[Line] = [(("   Signal ", "title+b"), *self.entry.line(min(24, cells - 12)))]
+        if not matches:
+            try:
+                said, style = f"{signal_name(parse_signal(self.entry.text))}", "text"
+            except ValueError as error:
+                said, style = str(error), "warning"
+            lines.append(((f"   {said}", style),))
+        first = max(0, min(self._match - rows + 2, len(matches) - rows + 1))
+        for n, signal_ in enumerate(matches[first : first + rows - 1], first):
+            line: Line = (
+                (f" {view.glyphs.folded} " if n == self._match else "   ", "accent+b"),
+                (fit(signal_.name, 11), "title+b"),
+                (f"{signal_.number:4}  ", "text"),
+                (fit(signal_.meaning, max(0, cells - 20)), "dim" if n != self._match else "text"),
+            )
+            lines.append(on(line, "cursor") if n == self._match else line)
+        return lines + [()] * (rows - len(lines))
