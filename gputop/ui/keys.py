@@ -83,7 +83,8 @@ _REPLAY: Final = (
     Key("faster", ("greater_than_sign",), ">", "play faster, up to 100×"),
     Key("go_to", ("g",), "g", "go to a time: 12:03, 2026-11-30 12:03, +5m, -30s, 50%"),
 )
-_LIVE_ONLY: Final = frozenset({"torch", "kill", "refresh", "release", "live"})
+#: What acts on processes, or asks this machine about them: a recording may be of another one.
+_LIVE_ONLY: Final = frozenset({"kill", "leaks", "why", "torch", "events", "refresh", "release", "live"})
 REPLAY_KEYS: Final = (
     *(key for key in KEYS if key.action not in _LIVE_ONLY | {key.action for key in _REPLAY}),
     *_REPLAY,

@@ -115,11 +115,11 @@ async def test_it_plays_faster_and_slower_and_pauses(recording: Path) -> None:
         await until(lambda: "paused" in header(app), "the pause")
 
 
-async def test_nobody_is_killed_in_a_recording(recording: Path) -> None:
+async def test_nobody_is_killed_in_a_recording_and_this_machine_is_not_asked_about_it(recording: Path) -> None:
     async with replaying(recording) as (app, pilot):
-        await pilot.press("k", "f9")
+        await pilot.press("k", "f9", "f8", "L", "w", "T")
         assert len(app.screen_stack) == 1
-        assert "Kill" not in text(app)
+        assert "Kill" not in text(app) and "Leaks" not in text(app)
         await pilot.press("f1")
         await until(lambda: len(app.screen_stack) == 2, "the help")
         assert "go to a time" in " ".join(key.words for key in app.dashboard.keys)

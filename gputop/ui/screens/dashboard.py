@@ -74,8 +74,10 @@ class Dashboard(FindingsScreen):
         self.banner = Board(id="banner")
         self.gpus = GpuArea(id="gpus")
         self.table = ProcessTable(id="processes")
-        hidden = frozenset({"kill"}) if self.gputop.signals is None else frozenset()
-        self.footer = Footer(hidden=hidden, id="footer")
+        hidden = {key.action for key in KEYS} - {key.action for key in self.keys}
+        if self.gputop.signals is None:
+            hidden.add("kill")
+        self.footer = Footer(hidden=frozenset(hidden), id="footer")
         self.notice = Board(id="notice")
         yield from (self.header, self.host_line, self.banner, self.gpus, self.table, self.footer, self.notice)
 
