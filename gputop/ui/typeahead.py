@@ -14,7 +14,7 @@ from textual.timer import Timer
 
 ReturnT = TypeVar("ReturnT")
 _Typed: TypeAlias = events.Key | events.Paste
-_PATIENCE: Final = 0.5  # seconds; should a widget vanish with the mark, keys must not wait for it for ever
+_PATIENCE: Final = 2.0  # seconds; should a widget vanish with the mark, keys must not wait for it for ever
 
 
 class TypeaheadApp(App[ReturnT]):

@@ -98,15 +98,15 @@ class GpuArea(Board):
         lines = (
             self._cards(drawings, plan, cells, view) if plan.mode == "card" else self._rows(drawings, plan, cells, view)
         )
-        self._top = max(0, min(self._top, len(lines) - plan.gpus))
-        shown = lines[self._top : self._top + plan.gpus]
-        hidden = len(lines) - self._top - plan.gpus
-        if hidden > 0 or self._top > 0:
-            below = sum(1 for y, *_ in self._lines_of if y >= self._top + plan.gpus - 1)
+        body = plan.gpus if len(lines) <= plan.gpus else plan.gpus - 1  # else the last line says what is beyond
+        self._top = max(0, min(self._top, len(lines) - body))
+        shown = lines[self._top : self._top + body]
+        if body < len(lines):
+            below = sum(1 for y, *_ in self._lines_of if y >= self._top + body)
             above = sum(1 for y, *_ in self._lines_of if y < self._top)
-            words = f" {view.glyphs.arrow_down} {below} more GPUs below" if below else ""
-            words += f" {view.glyphs.arrow_up} {above} above" if above else ""
-            shown[-1] = ((fit(f"{words}: Tab and the arrows scroll", cells), "warning@bar"),)
+            counts = [(view.glyphs.arrow_down, below, "below"), (view.glyphs.arrow_up, above, "above")]
+            words = " ".join(f"{sign} {n} more GPU{'s' * (n > 1)} {where}" for sign, n, where in counts if n)
+            shown.append(((fit(f" {words}: Tab and the arrows scroll", cells), "warning@bar"),))
         self.show(shown)
 
     def _rows(self, drawings: list[GpuDrawing], plan: Plan, cells: int, view: View) -> list[Line]:
