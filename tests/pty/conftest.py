@@ -58,8 +58,11 @@ def settings_file(home: Path) -> Path:
 @pytest.fixture
 def gputop(home: Path, settings_file: Path) -> Iterator[Start]:
     """Starts ``gputop ARGUMENTS``, on *driver* where one is given, and waits until all of the screen is drawn, or until
-    it shows *drawn* (None: does not wait). *settings* is the content of its settings file, *prefix* a command that runs it (``setpriv ...``),
-    *before* Python that runs before it in its process."""
+    it shows *drawn* (None: does not wait).
+
+    *settings* is the content of its settings file, *prefix* a command that runs it (``setpriv ...``), *before* Python
+    that runs before it in its process.
+    """
     started: list[Terminal] = []
 
     def start(

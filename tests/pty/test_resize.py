@@ -1,0 +1,77 @@
+"""A window that is dragged about: no exception, nothing left over, the screen of a fresh start at that size."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from tests.driver import GIB, SimulatedDriver
+from tests.pty.conftest import Start, drawn_whole
+from tests.pty.terminal import Cell
+from tests.pty.test_exact_screen import _STILL, assert_exact
+
+SIZES = [(80, 24), (60, 12), (59, 11), (300, 90), (61, 50), (200, 15), (10, 3), (120, 40), (1, 1), (99, 30), (100, 30)]
+
+
+@pytest.mark.parametrize("demo", ["8xh200", "mig"])
+def test_the_window_takes_any_size_while_it_runs(gputop: Start, demo: str) -> None:
+    terminal = gputop(f"--demo={demo}", "-d", "100ms")
+    for columns, rows in [*SIZES, (120, 40)]:
+        terminal.resize(columns, rows)
+        terminal.wait_for(lambda: drawn_whole(terminal))
+        assert terminal.process.poll() is None
+    for columns in range(62, 140, 4):  # dragged: no time to settle
+        terminal.resize(columns, 12 + columns // 4)
+        time.sleep(0.02)
+    terminal.wait_for(lambda: drawn_whole(terminal))
+    terminal.press("p")
+    terminal.wait_for("PAUSED")
+    terminal.wait_quiet(0.7)
+    assert_exact(terminal)
+
+
+@pytest.mark.parametrize(
+    ("key", "shows"), [("F2", "Settings"), ("F9", "Send a signal"), ("F1", "Help"), ("/", "Filter:")]
+)
+def test_other_screens_take_any_size_too(gputop: Start, key: str, shows: str) -> None:
+    terminal = gputop("--demo")
+    terminal.press(key)
+    terminal.wait_for(shows)
+    for columns, rows in [(80, 24), (60, 12), (30, 5), (300, 90), (3, 2), (120, 40)]:
+        terminal.resize(columns, rows)
+        time.sleep(0.15)
+        assert terminal.process.poll() is None
+    terminal.wait_for(shows)
+    terminal.press("esc")
+    terminal.wait_gone(shows)
+    terminal.wait_for(lambda: drawn_whole(terminal))
+
+
+def _still(cells: list[list[Cell]]) -> list[list[Cell]]:
+    """Without what two starts can never have in common: the clock and the duration of the sweep."""
+    first = "".join(cell.data for cell in cells[0])
+    for match in re.finditer(r"\d\d:\d\d(:\d\d)?|sweep +[\d.]+ ms", first):
+        for x in range(*match.span()):
+            cells[0][x] = cells[0][x]._replace(data="-")
+    return cells
+
+
+def test_after_a_resize_the_screen_is_that_of_a_fresh_start(gputop: Start, driver: SimulatedDriver) -> None:
+    with driver.together():
+        for n in range(2):
+            driver.gpu(n).set(**_STILL)
+            for m in range(3):
+                driver.gpu(n).process(2**22 - 1 - 3 * n - m, memory=(m + 1) * GIB)
+    settings = "show_host = false\nshow_chart = false\nshow_sparklines = false\n"
+    moved = gputop("-d", "100ms", driver=driver, settings=settings)
+    for columns, rows in [(80, 24), (160, 50), (60, 12), (120, 40)]:
+        moved.resize(300, 20)
+        moved.wait_for(lambda: drawn_whole(moved))
+        moved.resize(columns, rows)
+        moved.wait_for(lambda: drawn_whole(moved))
+        fresh = gputop("-d", "100ms", driver=driver, columns=columns, rows=rows)
+        time.sleep(0.5)
+        moved.wait_for(lambda fresh=fresh: _still(moved.cells()) == _still(fresh.cells()), 10)
+        fresh.close()
