@@ -10,7 +10,8 @@ from gputop.model import GpuProcess, HostFacts, LeakVerdict, ProcessKey, Snapsho
 from gputop.processes.attribution import GapClock, attribute, gap
 from gputop.processes.ghosts import find_ghosts
 from gputop.processes.jobs import Member, standouts
-from gputop.processes.leaks import Case, judge, judge_ghost, nothing_to_ask, worst_first
+from gputop.processes.leak_rules import Case
+from gputop.processes.leaks import judge, judge_ghost, nothing_to_ask, worst_first
 from gputop.processes.past import Past
 from gputop.processes.report import (
     Attribution,

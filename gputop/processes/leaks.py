@@ -6,36 +6,18 @@ looked after (systemd, a living Slurm job, a container) or merely at rest (serve
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
-from gputop import units
 from gputop.model import Finding, HostFacts, LeakVerdict, ProcessKey, Verdict
-from gputop.processes.past import ParentChange
-from gputop.processes.report import Circumstances, Ghost, HeldDevice, HolderScan
+from gputop.processes import leak_rules
+from gputop.processes.leak_rules import Case, deliberate, is_worker, manager_of
+from gputop.processes.report import Circumstances, Ghost, HolderScan
 from gputop.processes.words import amount, clock, descriptors, plural, span
 from gputop.settings import Settings
 
 GHOST_SECONDS: Final = 5.0  # tearing down tens of GiB takes some of them
-STUCK_SECONDS: Final = 60.0
-DAEMON_SECONDS: Final = 60.0  # who loses its parent sooner after its start was started that way
-IDLE_CPU_PERCENT: Final = 1.0
-IDLE_BYTES: Final = 512 * units.MIB
-IDLE_SHARE: Final = 0.02
 MOST_HOLDERS: Final = 8  # named in the evidence; all are among the targets
-
-#: Parents that adopt orphans, beside pid 1: systemd --user, the shims and init programs of containers, Slurm's.
-_ADOPTERS: Final = re.compile(
-    r"systemd$|containerd-shim|tini(-static)?$|dumb-init$|docker-init$|catatonit$|conmon|slurmstepd|s6-svscan|runsv"
-)
-_MULTIPLEXER: Final = re.compile(r"tmux|screen$|SCREEN$|zellij")
-#: Processes that exist for another one's sake. comm is cut at 15 characters.
-_WORKER: Final = re.compile(
-    r"pt_data_worker|multiprocessing\.(spawn|forkserver|resource_tracker)|spawn_main\(|VLLM::|sglang::|ray::"
-    r"|torch\._inductor\.compile_worker|horovod|deepspeed\.launcher"
-)
 
 _DOUBTS: Final[dict[str, str]] = {
     "R1": "a large context takes seconds to be torn down, and CRIU keeps one while it checkpoints",
@@ -51,27 +33,6 @@ _DOUBTS: Final[dict[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """All that the rules ask about one living process. Times are epoch seconds, None: not known or not so."""
-
-    circumstances: Circumstances
-    memory: tuple[tuple[str, int | None], ...]  # (GPU's UUID, bytes), the largest first
-    gpu_bytes: int | None = None  # memory of the largest of these GPUs
-    first_seen: float = 0.0
-    memory_since: float | None = None  # unchanged since
-    idle_since: float | None = None  # neither GPU nor CPU used since; None: used, or the driver does not tell
-    cpu_percent_idle: float | None = None  # of a core, since then
-    stopped_since: float | None = None
-    stuck_since: float | None = None
-    parent_changes: tuple[ParentChange, ...] = ()
-    held: tuple[HeldDevice, ...] = ()
-
-    @property
-    def facts(self) -> HostFacts:
-        return self.circumstances.facts
-
-
 def judge(case: Case, settings: Settings, now: float) -> LeakVerdict | None:
     """The verdict on a living process; None where there is nothing to say. Never LEAK without R3 or R8."""
     facts, circumstances = case.facts, case.circumstances
@@ -80,14 +41,14 @@ def judge(case: Case, settings: Settings, now: float) -> LeakVerdict | None:
     findings = {
         finding.rule: finding
         for finding in (
-            _escaped_job(case),
-            _parent_died(case, now),
-            _stuck(case, now),
-            _orphan(case),
-            _terminal_gone(circumstances),
-            _stopped(case, now),
-            _idle(case, settings, now),
-            _deleted(circumstances),
+            leak_rules.escaped_job(case),
+            leak_rules.parent_died(case),
+            leak_rules.stuck(case, now),
+            leak_rules.orphan(case),
+            leak_rules.terminal_gone(circumstances),
+            leak_rules.stopped(case, now),
+            leak_rules.idle(case, settings, now),
+            leak_rules.deleted(circumstances),
         )
         if finding is not None
     }
@@ -216,153 +177,6 @@ def ignored(facts: HostFacts, settings: Settings) -> bool:
         elif name in (facts.command or "") or name == facts.name:
             return True
     return False
-
-
-# ----------------------------------------------------------------------- excuses
-
-
-def is_worker(case: Case) -> bool:
-    """Whether it works for another process, without which it is of no use."""
-    facts, owner = case.facts, case.circumstances.owner
-    if _WORKER.search(facts.name or "") or _WORKER.search(facts.command or ""):
-        return True
-    return (
-        owner.rank is not None and owner.run_id is not None and (bool(case.parent_changes) or _adopted(case))
-    )  # no torchrun
-
-
-def manager_of(case: Case) -> str | None:
-    """Who looks after it and will clean up: a living Slurm job, a container, a systemd service."""
-    owner = case.circumstances.owner
-    if owner.slurm_job is not None:
-        return f"Slurm job {owner.slurm_job}"
-    if owner.container is not None:
-        return f"its {owner.container.engine} container"
-    if owner.unit is not None and owner.unit.endswith(".service"):
-        return owner.unit
-    return None
-
-
-def deliberate(case: Case) -> str | None:
-    """Why it is meant to live without its starter: nohup, a session of its own, a terminal multiplexer above it."""
-    facts = case.facts
-    if case.circumstances.ignores_hangup:
-        return "nohup"
-    if facts.session_id == facts.key.pid:
-        return "setsid"
-    if any(_MULTIPLEXER.match(relative.name) for relative in case.circumstances.ancestors):
-        return "a terminal multiplexer"
-    return None
-
-
-def _adopted(case: Case) -> bool:
-    parent = case.circumstances.ancestors[0] if case.circumstances.ancestors else None
-    return case.facts.parent_pid == 1 or (parent is not None and bool(_ADOPTERS.match(parent.name)))
-
-
-# ------------------------------------------------------------------------- rules
-
-
-def _parent_died(case: Case, now: float) -> Finding | None:
-    """R3: seen to lose a parent that was on a GPU too or of its kind, and not right after its own start."""
-    facts = case.facts
-    change = case.parent_changes[-1] if case.parent_changes else None
-    if change is None or change.new_pid != facts.parent_pid:
-        return None
-    if facts.start_time is not None and change.at - facts.start_time < DAEMON_SECONDS:
-        return None
-    kin = _family(change.old.command) is not None and _family(change.old.command) == _family(facts.command)
-    if not (change.old_was_on_gpu or kin):
-        return None
-    what = f" ({change.old.command or change.old.name})" if change.old.command or change.old.name else ""
-    return Finding("R3", f"its parent {change.old.pid}{what} died {clock(change.at)}")
-
-
-def _family(command: str | None) -> tuple[str, ...] | None:
-    """Program and script: what a process and its workers have in common."""
-    words = [word for word in (command or "").split() if not word.startswith("-")]
-    return tuple(word.rpartition("/")[2] for word in words[:2]) or None
-
-
-def _orphan(case: Case) -> Finding | None:
-    """R4: adopted, and the leader of its session is dead."""
-    facts, circumstances = case.facts, case.circumstances
-    if not _adopted(case) or circumstances.leader_exists is not False or facts.session_id == facts.key.pid:
-        return None
-    parent = circumstances.ancestors[0].name if circumstances.ancestors else "init"
-    words = (
-        f"orphan: its parent is {facts.parent_pid} ({parent}) now, the leader {facts.session_id} of its session is dead"
-    )
-    if (excuse := deliberate(case)) is not None:
-        words += f"; meant to be so ({excuse})"
-    elif (manager := manager_of(case)) is not None:
-        words += f"; looked after by {manager}"
-    return Finding("R4", words)
-
-
-def _terminal_gone(circumstances: Circumstances) -> Finding | None:
-    """R5."""
-    if circumstances.lost_terminal is None or circumstances.has_terminal or circumstances.leader_exists is not False:
-        return None
-    return Finding("R5", f"its terminal {circumstances.lost_terminal} is gone")
-
-
-def _stopped(case: Case, now: float) -> Finding | None:
-    """R6. State t is a debugger's and none of our business."""
-    if case.facts.state != "T" or case.stopped_since is None:
-        return None
-    watched = "at least " if case.stopped_since <= case.first_seen else ""
-    return Finding(
-        "R6", f"stopped for {watched}{span(now - case.stopped_since)}: SIGTERM will not act until SIGCONT, SIGKILL will"
-    )
-
-
-def _stuck(case: Case, now: float) -> Finding | None:
-    """R7: a dead first thread whose siblings live on, or a minute in the kernel."""
-    facts = case.facts
-    waits = f" in {case.circumstances.waits_in}" if case.circumstances.waits_in else ""
-    if facts.state == "Z" and (facts.threads or 0) > 1:
-        others = plural((facts.threads or 0) - 1, "thread")
-        return Finding("R7", f"its first thread has exited, {others} of it live on and keep its memory")
-    if facts.state == "D" and case.stuck_since is not None and now - case.stuck_since >= STUCK_SECONDS:
-        stuck = span(now - case.stuck_since)
-        return Finding("R7", f"in the kernel (D) for {stuck}{waits}: SIGKILL will not help while it is there")
-    return None
-
-
-def _escaped_job(case: Case) -> Finding | None:
-    """R8: started in a Slurm job that is over."""
-    circumstances = case.circumstances
-    job = circumstances.slurm_job_claimed
-    if job is None or circumstances.owner.slurm_job is not None or circumstances.slurm_job_lives is not False:
-        return None
-    return Finding("R8", f"started in Slurm job {job}, is in no job's cgroup, and no cgroup of that job is left here")
-
-
-def _idle(case: Case, settings: Settings, now: float) -> Finding | None:
-    """R9: much memory, and neither GPU nor CPU used for long."""
-    least = max(IDLE_BYTES, int(IDLE_SHARE * (case.gpu_bytes or 0)))
-    if case.idle_since is None or not any((bytes_ or 0) >= least for _, bytes_ in case.memory):
-        return None
-    if now - case.idle_since < settings.leak_idle_minutes * 60:
-        return None
-    if case.cpu_percent_idle is None or case.cpu_percent_idle >= IDLE_CPU_PERCENT:
-        return None
-    watched = "at least " if case.idle_since <= case.first_seen else ""
-    return Finding(
-        "R9",
-        f"idle for {watched}{span(now - case.idle_since)}: SM 0 % since {clock(case.idle_since)}, "
-        f"{case.cpu_percent_idle:.1f} % of a CPU core",
-    )
-
-
-def _deleted(circumstances: Circumstances) -> Finding | None:
-    """R10."""
-    if circumstances.deleted_executable is not None:
-        return Finding("R10", f"its program {circumstances.deleted_executable} was deleted")
-    if circumstances.deleted_directory is not None:
-        return Finding("R10", f"its directory {circumstances.deleted_directory} was deleted")
-    return None
 
 
 # ----------------------------------------------------------------------- evidence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gputop.model import HostFacts, ProcessKey, replace
-from gputop.processes.leaks import Case
+from gputop.processes.leak_rules import Case
 from gputop.processes.past import ParentChange
 from gputop.processes.report import Circumstances, Container, Owner, Relative
 
