@@ -143,7 +143,7 @@ class Poller(threading.Thread):
         self._slots = 0
         self._first = threading.Event()
         self._wake = threading.Event()
-        self._stop = threading.Event()
+        self._ended = threading.Event()
         self._release = False
         self._kick_upkeep = threading.Event()
         self._upkeep_failure: SourceError | None = None
@@ -197,7 +197,7 @@ class Poller(threading.Thread):
 
     def stop(self) -> None:
         """Stop sampling; waits for nothing."""
-        self._stop.set()
+        self._ended.set()
         self._wake.set()
         self._kick_upkeep.set()
 
@@ -208,7 +208,7 @@ class Poller(threading.Thread):
         threading.Thread(target=self._upkeep, daemon=True, name="gputop-upkeep").start()
         threading.Thread(target=self._events, daemon=True, name="gputop-events").start()
         attempt = 0
-        while not self._stop.is_set():
+        while not self._ended.is_set():
             try:
                 if self._release:
                     self._stay_released()
@@ -238,7 +238,7 @@ class Poller(threading.Thread):
         """Close the source once no thread is inside it; a thread that hangs there keeps it open."""
         self._gate.shut(0.5)
         while not (self._lanes.idle() and self._gate.shut(0.5)):
-            if self._stop.wait(0.2):
+            if self._ended.wait(0.2):
                 return
             self._publish_problem("the driver does not answer: waiting for it to let go of its calls")
         self._lanes.end()
@@ -248,13 +248,13 @@ class Poller(threading.Thread):
 
     def _stay_released(self) -> None:
         self._publish_problem(RELEASED)
-        while self._release and not self._stop.is_set():
+        while self._release and not self._ended.is_set():
             self._pause(60.0)
 
     def _beat(self) -> None:
         """Sweep after sweep, until the source fails, is released or the program ends."""
         next_at = time.monotonic()
-        while not self._stop.is_set():
+        while not self._ended.is_set():
             if self._release:
                 self._disconnect()
                 return
@@ -396,7 +396,7 @@ class Poller(threading.Thread):
         while True:
             self._kick_upkeep.wait()
             self._kick_upkeep.clear()
-            if self._stop.is_set():
+            if self._ended.is_set():
                 return
             with self._gate.entered() as inside:
                 if not inside:
@@ -429,9 +429,9 @@ class Poller(threading.Thread):
             self._source.read_slow(slot)
 
     def _events(self) -> None:
-        while not self._stop.is_set():
+        while not self._ended.is_set():
             with self._gate.entered() as inside:
                 if inside:
                     self._source.wait_events(0.4)
             if not inside:
-                self._stop.wait(0.4)
+                self._ended.wait(0.4)
