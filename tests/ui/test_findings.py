@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 
 from gputop.bus import Bus
 from gputop.history import History
-from gputop.journal import Departed, Journal, Kind
+from gputop.journal import Departed, Event, Journal, Kind
 from gputop.model import GpuProcess, LeakVerdict, ProcessKey, Severity, Verdict, replace
 from gputop.poller import Poller
 from gputop.processes.kin import Extent
@@ -23,6 +23,8 @@ from gputop.settings import DEFAULTS, Settings
 from gputop.sources.simulated import simulated_machine
 from gputop.ui.app import GputopApp
 from gputop.ui.board import Board
+from gputop.ui.chart_builder import Look
+from gputop.ui.chart_events import with_events
 from gputop.ui.insight import Insight
 from gputop.ui.knowledge import Knowledge, verdict_words
 from gputop.ui.process_filter import Filter
@@ -230,3 +232,21 @@ async def test_who_is_it_and_scopes_from_the_details(tmp_path: Path) -> None:
         await until(lambda: len(kill.endings.all) > alone and not kill._busy, "more targets")
         assert kill.extent is extents[1] and f"({len(kill.endings.all)})" in text_of(app)
         await pilot.press("escape")
+
+
+def test_events_are_letters_on_the_charts_axis_the_worst_where_several_are() -> None:
+    lines = ((("140 GiB", "dim"), ("┤" + " " * 60, "text")), (("   0   ", "dim"), ("┤" + " " * 60, "text")),
+             ((" " * 7, "dim"), ("└" + "─" * 60, "faint")), (("13:00".ljust(68), "dim"),))  # fmt: skip
+    look = Look(600.0, True, "GiB", "C", False)
+    events = [
+        Event(TAKEN_AT - 300, Kind.START, "", Severity.NORMAL),
+        Event(TAKEN_AT - 300, Kind.XID, "", Severity.CRITICAL),
+        Event(TAKEN_AT - 299, Kind.EXIT, "", Severity.NORMAL),
+        Event(TAKEN_AT - 9000, Kind.LOST, "", Severity.CRITICAL),
+    ]
+    drawn = with_events(lines, look, TAKEN_AT, events)
+    axis = "".join(text for text, _ in drawn[2])
+    assert axis.count("X") == 1 and "!" not in axis and "s" not in axis
+    assert len(axis) == 68 and abs(axis.index("X") - (8 + 30)) <= 3
+    assert ("X", "critical+b") in drawn[2]
+    assert drawn[:2] == lines[:2] and drawn[3] == lines[3]

@@ -68,7 +68,7 @@ class EventsScreen(Sheet[None]):
         kinds = _SHOWN[self._which][1]
         lines: list[Line] = []
         today = time.strftime("%j")
-        for event in reversed(self._journal.events):
+        for event in sorted(self._journal.events, key=lambda event: event.at, reverse=True):
             if event.kind not in kinds:
                 continue
             local = time.localtime(event.at)

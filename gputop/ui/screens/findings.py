@@ -24,6 +24,7 @@ from gputop.ui.widgets.process_table import ProcessTable
 if TYPE_CHECKING:
     from gputop.processes import Target
     from gputop.ui.app import GputopApp
+    from gputop.ui.widgets.history_chart import HistoryChart
 
 
 class FindingsScreen(Screen[None]):
@@ -32,6 +33,7 @@ class FindingsScreen(Screen[None]):
     table: ProcessTable
     gpus: GpuArea
     footer: Footer
+    chart: HistoryChart | None
     snapshot: Snapshot | None = None
     _departed_version = -1
     _departed_count = -1
@@ -57,6 +59,8 @@ class FindingsScreen(Screen[None]):
     def show_departed(self, now: float) -> None:
         """Keep the processes that exited lately in the table, as grey lines."""
         journal = self.gputop.insight.journal
+        if self.chart is not None:
+            self.chart.journal = journal
         minutes = self.gputop.settings.exited_minutes
         found = journal.departed_since(now - 60 * minutes) if minutes else []
         if (journal.version, len(found)) == (self._departed_version, self._departed_count):

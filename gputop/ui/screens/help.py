@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from gputop import __version__
+from gputop.journal import Kind
 from gputop.model import EVENT_REASONS, Severity
 from gputop.ui.cells import Line, fit
+from gputop.ui.chart_events import LETTERS
 from gputop.ui.keys import KEYS, Key
 from gputop.ui.process_columns import COLUMNS
 from gputop.ui.view import View
@@ -37,6 +39,26 @@ _FILTER: Final = (
     ("type:C", "C compute, G graphics, M through MPS"),
     ("mem>10G", "also sm bw enc dec cpu host, with > >= < <="),
     ("!jupyter", "not this one; before any term"),
+)
+_EVENTS: Final = {
+    Kind.START: "a process started on a GPU",
+    Kind.EXIT: "a process exited: its peak, its life span, and how full its GPU was then",
+    Kind.DEAD: "a process died and the driver still lists its memory",
+    Kind.FREED: "a dead pid's memory came back",
+    Kind.JUMP: "a process's memory jumped by 1 GiB or more",
+    Kind.XID: "an Xid error of the driver",
+    Kind.THROTTLE: "the clocks were held down by heat or hardware",
+    Kind.LOST: "a GPU was lost",
+    Kind.BACK: "a GPU is back",
+    Kind.THRESHOLD: "a threshold of the settings was crossed",
+    Kind.SIGNAL: "a signal was sent from here",
+    Kind.MARK: "marked with m",
+}
+_VERDICTS: Final = (
+    ("LEAK", "Nobody who could use the memory is left: its process is dead, or its job is over. F8 says who keeps it."),
+    ("STUCK", "A dead first thread whose siblings live on, or a minute in the kernel: no signal helps, or only some."),
+    ("SUSPECT", "An orphan whose terminal is gone, or a stopped one: it may be a leak. F8 says what speaks for it."),
+    ("IDLE", "Holds memory and has done nothing for long. Never called a leak: servers and notebooks do this."),
 )
 _SEVERITY: Final = {
     Severity.CRITICAL: ("critical", "critical"),
@@ -92,9 +114,16 @@ class HelpScreen(Sheet[None]):
             for line in _entry(reason.words, f"{_REASONS[reason.bit]} ({_SEVERITY[reason.severity][0]})", cells, 16,
                                _SEVERITY[reason.severity][1])
         ]  # fmt: skip
+        letters = [
+            line
+            for kind, letter in LETTERS.items()
+            for line in _entry(letter, _EVENTS[kind], cells, 4, "accent")
+        ]
         return (
             Part("Keys", keys),
             Part("The memory bar", bars),
+            Part("Letters on the chart's axis, and what `e` lists", letters),
+            Part("Verdicts", _entries(_VERDICTS, cells, 9)),
             Part("Figures", _entries(_FIGURES, cells, 11)),
             Part("Filter", _entries(_FILTER, cells, 13)),
             Part("Columns of the processes", _entries([(c.heading, c.help) for c in COLUMNS.values()], cells, 10)),

@@ -15,10 +15,12 @@ from textual.message import Message
 
 from gputop import units
 from gputop.history import METRICS, History
+from gputop.journal import Journal
 from gputop.model import Gpu, Snapshot
 from gputop.ui.board import Board
 from gputop.ui.cells import Line, Span, line_width, width
 from gputop.ui.chart_builder import ChartBuilder, ChartRequest, Picture
+from gputop.ui.chart_events import with_events
 from gputop.ui.chart_picture import Curve, Look, Pane, empty_axes
 from gputop.ui.chart_scale import TimeAxis
 from gputop.ui.palette import gpu_role
@@ -84,6 +86,7 @@ class HistoryChart(Board, can_focus=True):
         self._shown: tuple[Snapshot, History, View] | None = None
         self._now: float | None = None
         self._jump = 0
+        self.journal: Journal | None = None  # what happened is told by letters on the axis
         self._bodies: tuple[tuple[object, ...], list[tuple[Line, ...]]] | None = None
 
     def show_snapshot(
@@ -159,7 +162,7 @@ class HistoryChart(Board, can_focus=True):
         if picture is not None and picture.request.panes != panes:
             picture = None  # of another size or metric: the right one is on its way
         mark = None if self._now is None else snapshot.taken_at
-        key = (picture, panes, look, border, mark)
+        key = (picture, panes, look, border, mark, self.journal.version if self.journal is not None else 0)
         if self._bodies is None or self._bodies[0] != key:
             self._bodies = key, [self._body(n, pane, picture, look, view, border, mark) for n, pane in enumerate(panes)]
         blocks: list[tuple[Line, ...]] = []
@@ -177,6 +180,8 @@ class HistoryChart(Board, can_focus=True):
             lines = empty_axes(pane, look)
         else:
             lines = picture.panes[n]
+            if self.journal is not None and self.journal.events:
+                lines = with_events(lines, look, picture.request.now, self.journal.events)
             if mark is not None:
                 lines = with_mark(lines, look, picture.request.now, mark, view.glyphs.side)
         if picture is not None and picture.error is not None and lines:

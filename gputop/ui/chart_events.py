@@ -1,0 +1,70 @@
+"""Events as letters on the time axis of a chart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from gputop.journal import Event, Kind
+from gputop.model import Severity
+from gputop.ui.cells import Line, line_width, width
+from gputop.ui.chart_builder import Look
+from gputop.ui.chart_scale import TimeAxis
+
+LETTERS: Final = {
+    Kind.START: "s",
+    Kind.EXIT: "x",
+    Kind.DEAD: "d",
+    Kind.FREED: "f",
+    Kind.JUMP: "j",
+    Kind.XID: "X",
+    Kind.THROTTLE: "t",
+    Kind.LOST: "!",
+    Kind.BACK: "b",
+    Kind.THRESHOLD: "l",
+    Kind.SIGNAL: "k",
+    Kind.MARK: "m",
+}
+_STYLES: Final = {
+    Severity.NORMAL: "accent",
+    Severity.INFO: "accent",
+    Severity.WARNING: "warning+b",
+    Severity.CRITICAL: "critical+b",
+}
+
+
+def with_events(lines: tuple[Line, ...], look: Look, now: float, events: Iterable[Event]) -> tuple[Line, ...]:
+    """*lines* of a picture whose axis ends at *now*, with a letter on the axis for each of *events*; where several are
+    in one cell, the worst one's."""
+    if len(lines) < 3 or len(lines[0]) < 2:
+        return lines
+    left = width(lines[0][0][0]) + 1  # the labels and the axis
+    columns = line_width(lines[0]) - left
+    if columns < 1:
+        return lines
+    axis = TimeAxis.of(columns, look.window, now, look.newest_right)
+    worst: dict[int, Event] = {}
+    for event in events:
+        cell = axis.cell(int(event.at / axis.seconds))
+        if 0 <= cell < columns and (cell not in worst or event.severity >= worst[cell].severity):
+            worst[cell] = event
+    if not worst:
+        return lines
+    letters = {left + cell: (LETTERS[event.kind], _STYLES[event.severity]) for cell, event in worst.items()}
+    return (*lines[:-2], _lettered(lines[-2], letters), lines[-1])
+
+
+def _lettered(line: Line, letters: dict[int, tuple[str, str]]) -> Line:
+    spans = []
+    x = 0
+    for text, style in line:
+        run = ""
+        for character in text:  # a picture has characters of one cell only
+            if x in letters:
+                spans += [(run, style), letters[x]]
+                run = ""
+            else:
+                run += character
+            x += 1
+        spans.append((run, style))
+    return tuple(span for span in spans if span[0])
