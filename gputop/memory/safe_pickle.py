@@ -11,7 +11,6 @@ million dicts home would take longer than reading them.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import gzip
 import importlib
@@ -44,6 +43,7 @@ CPU_SECONDS_PER_BYTE: Final = 0.5 / units.MIB  # a busy machine needs 0.1
 _GZIP: Final = b"\x1f\x8b"
 _UNZIPPED: Final = 30  # bytes of a snapshot in a byte of its gzip, at most
 _CHUNK: Final = units.MIB
+_SILENCE: Final = 600.0  # seconds after which a reader that is stopped or starved is given up
 _REPORT: Final = 0.05  # seconds between two progress reports
 _ALLOWED: Final = "dicts, lists, tuples, strings, numbers and None"
 
@@ -212,9 +212,9 @@ def _lines(pipe: Any) -> Iterator[bytes]:
     """Lines as they come; a child that neither works nor speaks is bounded by its CPU limit, a stopped one by us."""
     rest = b""
     while True:
-        ready, _, _ = select.select([pipe], [], [], 120.0)
+        ready, _, _ = select.select([pipe], [], [], _SILENCE)
         if not ready:
-            raise UnreadableFile("the reader has not answered for two minutes: given up")
+            raise UnreadableFile("its reader has said nothing for ten minutes: given up")
         data = os.read(pipe.fileno(), 65536)
         if not data:
             return
@@ -272,8 +272,10 @@ class _Report:
         now = time.monotonic()
         if now >= self._next:
             self._next = now + _REPORT
-            with contextlib.suppress(BrokenPipeError):
+            try:
                 os.write(1, json.dumps({"what": what, "share": round(share, 4)}).encode() + b"\n")
+            except BrokenPipeError:
+                os._exit(1)  # nobody waits for the answer any more
 
 
 def _limit(file_bytes: int) -> None:
