@@ -71,6 +71,9 @@ class KillText:
         if words:
             lines += [((f"{indent}{sign}" if not n else f"{indent}  ", style), (part, style))
                       for n, part in enumerate(wrap(words, cells - 10))]  # fmt: skip
+        owner = self._owners.get(target.key)
+        if ending.respawned is not None and owner is not None and owner.stop_with is not None:
+            lines.append(((f"{indent}  {owner.stop_with} ends it for good", "accent"),))
         return lines
 
     def _warnings(self, ending: Ending) -> list[str]:

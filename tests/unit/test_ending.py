@@ -9,6 +9,7 @@ import pytest
 
 from gputop.model import GpuProcess, ProcessKey, Snapshot, replace
 from gputop.processes import Outcome, Result, Target
+from gputop.processes.aftermath import Inheritance
 from gputop.processes.ending import GRACE, VERIFY_WAIT, Endings
 from gputop.processes.ending_stage import Stage
 from tests.unit.process_data import GIB, gpu, process
@@ -261,3 +262,68 @@ def test_pid_without_a_start_time_is_one_target() -> None:
     dead = replace(process(10, 0, 38), host=None, exists=False)
     endings = Endings([Target(ProcessKey(10, None))], Snapshot(1.0, gpus=(gpu(0),), processes=(dead,)))
     assert endings.all[0].memory_bytes == 38 * GIB
+
+
+def test_used_memory_is_told_by_how_much_it_fell_and_in_what_time() -> None:
+    scene = Scene(process(10, 1, 38))
+    scene.send()
+    scene.now += 0.3
+    scene.exit(10)
+    scene.go_on(0.2)
+    assert scene.endings.fallen_words() == ["GPU 1: used fell by 38.0G in 0.5 s, from 38.0G to 0M"]
+
+
+def ghost_scene() -> Scene:
+    """A dead pid with 38 GiB on GPU 1, which process 20 keeps though it is on no GPU itself."""
+    scene = Scene(replace(process(50211, 1, 38), host=None, exists=False))
+    target = Target(ProcessKey(20, 200), "cv", "worker", kin=True)
+    scene.holds = {20: Told(target)}
+    scene.endings = Endings(
+        [target], scene.snapshot(), clock=lambda: scene.now, wall=lambda: scene.now,
+        inherited=[Inheritance(50211, {GPU1: 38 * GIB})],
+    )  # fmt: skip
+    return scene
+
+
+def test_memory_of_a_dead_pid_is_back_when_its_last_holder_has_ended() -> None:
+    scene = ghost_scene()
+    scene.send()
+    assert scene.endings.freed_by_gpu(scene.endings.all) == {GPU1: 38 * GIB}
+    scene.now += 0.3
+    scene.told(20).gone = True
+    scene.endings.watch()
+    assert scene.endings.pending and "waiting for it" in scene.endings.inherited_words(scene.endings.inherited[0])
+    scene.processes.clear()
+    scene.go_on(0.4)
+    assert not scene.endings.pending
+    words = scene.endings.inherited_words(scene.endings.inherited[0])
+    assert words == "38.0G of dead 50211 on GPU 1: came back in 0.7 s"
+
+
+def test_dead_pid_that_others_still_hold_is_said_and_offered() -> None:
+    scene = ghost_scene()
+    scene.send()
+    scene.told(20).gone = True
+    scene.endings.watch()
+    assert scene.endings.kept == []
+    scene.go_on(VERIFY_WAIT + 1)
+    assert scene.endings.kept == [50211] and not scene.endings.pending
+    assert "still held, others keep it" in scene.endings.inherited_words(scene.endings.inherited[0])
+
+
+def test_process_that_a_supervisor_started_again_is_told() -> None:
+    scene = Scene(process(10, 1, 38, command="vllm serve"))
+    scene.send()
+    scene.exit(10)
+    scene.processes.append(process(99, 1, 2, command="vllm serve", start_time=scene.now + 0.1, parent_pid=4242))
+    scene.go_on(0.5)
+    assert "started again as 99 by 4242" in scene.words()
+
+
+def test_namesake_that_ran_before_is_not_taken_for_a_restart() -> None:
+    scene = Scene(process(10, 1, 38, command="vllm serve"), process(11, 0, 38, command="vllm serve"))
+    scene.endings.take(scene)
+    scene.endings.send(signal.SIGTERM, scene.endings.all[:1], scene.snapshot())
+    scene.exit(10)
+    scene.go_on(0.5)
+    assert "started again" not in scene.words()

@@ -318,6 +318,9 @@ class LeaksScreen(Screen[None]):
             when = time.strftime("%H:%M:%S", time.localtime(self.report.taken_at)) if self.report.taken_at else ""
             words = f"No leak is seen ({when})." if when else "Nothing has been looked at yet."
             lines = [((words, "good" if when and not self.report.unsure else "text"),)]
+        scan = self.report.scan
+        if scan is not None and not scan.complete and not any(scan.words() in words for words in self.report.unsure):
+            lines += [((part, "warning"),) for part in wrap(scan.words(), cells)]
         for words in self.report.unsure:
             lines += [((part, "warning"),) for part in wrap(f"Not sure: {words}", cells)]
         return lines
