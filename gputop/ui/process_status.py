@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gputop.model import Snapshot
+from gputop.settings import DEFAULTS
 from gputop.ui.cells import Span
 from gputop.ui.process_columns import Layout
 from gputop.ui.process_filter import Filter
@@ -31,7 +32,7 @@ def what_is_shown(
     if cursor is not None and not cursor.parts and not cursor.gone:
         count, bytes_ = listing.on_gpu(cursor.process.gpu_uuid)
         said.append((f"GPU {cursor.process.gpu_index}: {_processes(count)}, {view.memory(bytes_)}", "dim"))
-    if layout.left_out:
+    if layout.left_out and view.settings.columns != DEFAULTS.columns:  # what nobody asked for is not missed
         said.append(("no room for " + " ".join(column.heading for column in layout.left_out), "dim"))
     spans: list[Span] = []
     for words_and_role in said:
