@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from textual.screen import Screen
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from gputop.processes import Target
     from gputop.ui.app import GputopApp
     from gputop.ui.widgets.history_chart import HistoryChart
+
+
+MOST_DEPARTED: Final = 64  # grey lines
 
 
 class FindingsScreen(Screen[None]):
@@ -67,10 +70,15 @@ class FindingsScreen(Screen[None]):
             return
         self._departed_version, self._departed_count = journal.version, len(found)
         unit = self.gputop.settings.memory_unit
-        listed = {process.key for process in self.snapshot.processes} if self.snapshot is not None else set()
-        self.table.keep_departed(
-            tuple(departed_row(one, unit) for one in found[:64] if one.facts is None or one.facts.key not in listed)
-        )
+        snapshot = self.snapshot or Snapshot(now)
+        gpus = {gpu.uuid for gpu in snapshot.gpus}
+        back = {process.key for process in snapshot.processes}  # on a GPU again
+        rows = [
+            departed_row(one, unit)
+            for one in found
+            if one.process.gpu_uuid in gpus and (one.facts is None or one.facts.key not in back)
+        ]
+        self.table.keep_departed(tuple(rows[:MOST_DEPARTED]))
 
     # -- keys
 
