@@ -1,0 +1,208 @@
+"""Which op of a PyTorch Profiler trace took the memory, and the time: the table of key_averages(), and what it hides.
+
+FILE is what prof.export_chrome_trace() wrote (also gzip), best with profile_memory=True. It is read as a stream, so
+gigabytes are no matter. Memory is net: allocated minus freed while the op ran, its own or with all it called. "By
+thread" gives an allocation to the op of its own thread; torch gives it to whatever ran at that time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from gputop.commands.common import is_terminal, print_out
+
+if TYPE_CHECKING:
+    from gputop.memory.profiler_trace import Row, Trace
+
+UNREADABLE: Final = 1
+_FIELDS: Final = (
+    "name kind shape calls self_device_memory device_memory self_cpu_memory cpu_memory self_thread_memory "
+    "thread_memory self_cpu_time cpu_time self_device_time device_time"
+).split()
+_KINDS: Final = ("cpu", "device", "python", "annotation", "device annotation")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", type=Path, help="a chrome trace of torch.profiler, .json or .json.gz")
+    parser.add_argument("--top", type=int, default=20, metavar="N", help="how many rows (20; 0: all)")
+    parser.add_argument(
+        "--sort",
+        metavar="COLUMN",
+        type=_column,
+        default=None,
+        help="self_device_memory (the default where a device's memory is in it, else self_cpu_memory), cpu_time, "
+        "calls, self_thread_memory…; torch's names will do",
+    )
+    parser.add_argument("--group-by-input-shape", action="store_true", help="a row for each shape of the inputs")
+    parser.add_argument("--no-python", action="store_true", help="without Python's functions (with_stack=True)")
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="one JSON object")
+    output.add_argument("--csv", action="store_true", help="the table as CSV: bytes, µs")
+
+
+def _column(text: str) -> str:
+    from gputop.memory.profiler_trace import COLUMNS
+
+    try:
+        return COLUMNS[text]
+    except KeyError:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(sorted(set(COLUMNS.values())))}") from None
+
+
+def run(options: argparse.Namespace) -> int:
+    from gputop.memory.profiler_trace import open_trace
+    from gputop.memory.trace_reader import PYTHON, UnreadableTrace
+    from gputop.model import clean_text
+
+    progress = _Progress(options.file)
+    try:
+        trace = open_trace(options.file, progress)
+        rows = trace.rows(options.group_by_input_shape)
+    except UnreadableTrace as error:
+        progress.clear()
+        print(f"gputop: {clean_text(str(options.file), 500)}: {error}", file=sys.stderr)
+        return UNREADABLE
+    progress.clear()
+    if options.no_python:
+        rows = [row for row in rows if row.kind != PYTHON]
+    column = options.sort or ("self_device_memory" if trace.has_device_memory else "self_cpu_memory")
+    if not trace.curves and options.sort is None:
+        column = "self_cpu_time"
+    rows.sort(key=lambda row: row.name if column == "name" else -getattr(row, column))
+    shown = rows[: options.top] if options.top > 0 else rows
+    if options.csv:
+        print_out(_csv(shown))
+    elif options.json:
+        print_out(_json(trace, shown))
+    else:
+        width = shutil.get_terminal_size().columns if is_terminal(sys.stdout) else 160
+        print_out(_page(trace, shown, len(rows), column, width))
+    return 0
+
+
+class _Progress:
+    """On stderr, where that is a terminal."""
+
+    def __init__(self, path: Path) -> None:
+        self._name, self._told = path.name, -1
+
+    def __call__(self, share: float) -> None:
+        percent = int(100 * share)
+        if percent != self._told and is_terminal(sys.stderr):
+            from gputop.model import clean_text
+
+            self._told = percent
+            print(f"\r{clean_text(self._name, 60)}: reading {percent:3} %\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        if self._told >= 0:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _page(trace: Trace, rows: list[Row], count: int, column: str, width: int) -> str:
+    from gputop.memory.words import size
+    from gputop.model import clean_text
+    from gputop.text import left, right, shorten, to_ascii, unicode_works
+
+    events = trace.events
+    lines = [shorten(f"{clean_text(trace.path.name, 200)}: {events.seen:,} events, {len(events.start):,} of them ops, "
+             f"kernels and frames; {len(events.memory_at):,} memory events", width)]  # fmt: skip
+    lines += [f"note: {note}" for note in events.notes]
+    if events.ooms:
+        lines.append(f"note: {events.ooms} times out of memory")
+    if not trace.curves:
+        lines.append("no memory events in it: record with profile(profile_memory=True, record_shapes=True)")
+    for curve in trace.curves:
+        peak = curve.peak
+        reserved = f" (reserved {size(peak.reserved)})" if peak.reserved > 0 else ""
+        lines.append(
+            f"{curve.device}: peak {size(peak.allocated)}{reserved} at {(peak.at_ns - _began(trace)) / 1e6:.3f} ms; "
+            f"{curve.allocations:,} allocations {size(curve.allocated_bytes)}, {curve.frees:,} frees "
+            f"{size(curve.freed_bytes)}; {size(curve.never_freed)} never freed"
+        )
+        if peak.running:
+            lines.append(shorten(f"  at the peak: {clean_text(' > '.join(peak.running[-5:]), 1000)}", width))
+    if trace.curves:
+        lines.append(trace.reconciliation().words())
+    device = trace.has_device_memory
+    lines += ["", f"by {column.replace('_', ' ')}, {len(rows)} of {count} rows"]
+    memory = ("self_device_memory", "device_memory") if device else ("self_cpu_memory", "cpu_memory")
+    times = [("self_cpu_time", "self CPU"), ("cpu_time", "CPU")]
+    if any(row.device_time for row in rows):
+        times.append(("device_time", "device"))
+    head = right("calls", 8) + right("self mem", 10) + right("mem", 10) + right("by thread", 10)
+    head += "".join(right(title, 11) for _, title in times)
+    room = max(16, width - len(head) - 2)
+    lines.append(left("op", room) + head)
+    for row in rows:
+        figures = right(f"{row.calls:,}", 8) + right(size(getattr(row, memory[0])), 10)
+        figures += right(size(getattr(row, memory[1])), 10) + right(size(row.self_thread_memory), 10)
+        figures += "".join(right(_time(getattr(row, name)), 11) for name, _ in times)
+        name = clean_text(row.name, 300) + (f" {clean_text(row.shape, 300)}" if row.shape else "")
+        lines.append(left(name, room) + figures)
+    text = "".join(f"{line.rstrip()}\n" for line in lines)
+    return text if unicode_works(sys.stdout) else to_ascii(text)
+
+
+def _began(trace: Trace) -> int:
+    starts = [min(trace.events.start)] if trace.events.start else []
+    return min([*starts, *(curve.at_ns[0] for curve in trace.curves)])
+
+
+def _time(us: float) -> str:
+    for suffix, scale in (("s", 1e6), ("ms", 1e3)):
+        if us >= scale:
+            return f"{us / scale:.3f}{suffix}"
+    return f"{us:.1f}µs"
+
+
+def _cells(row: Row) -> dict[str, Any]:
+    return {name: _KINDS[row.kind] if name == "kind" else getattr(row, name) for name in _FIELDS}
+
+
+def _json(trace: Trace, rows: list[Row]) -> str:
+    plain = {
+        "file": trace.path.name,
+        "events": trace.events.seen,
+        "memory_events": len(trace.events.memory_at),
+        "base_ns": trace.events.base_ns,
+        "notes": trace.events.notes,
+        "devices": [
+            {
+                "device": curve.device,
+                "peak_allocated_bytes": curve.peak.allocated,
+                "peak_reserved_bytes": curve.peak.reserved if curve.peak.reserved >= 0 else None,
+                "peak_at_ns": curve.peak.at_ns,
+                "peak_running": list(curve.peak.running),
+                "allocations": curve.allocations,
+                "allocated_bytes": curve.allocated_bytes,
+                "frees": curve.frees,
+                "freed_bytes": curve.freed_bytes,
+                "never_freed_bytes": curve.never_freed,
+            }
+            for curve in trace.curves
+        ],
+        "reconciliation": trace.reconciliation()._asdict() if trace.curves else None,
+        "rows": [_cells(row) for row in rows],
+    }
+    return json.dumps(plain, indent=2 if is_terminal(sys.stdout) else None) + "\n"
+
+
+def _csv(rows: list[Row]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(_FIELDS)
+    for row in rows:
+        cells = list(_cells(row).values())
+        # Text that a spreadsheet takes for text: the names are anybody's.
+        writer.writerow(
+            [f"'{cell}" if isinstance(cell, str) and cell[:1] in "=+-@" and cell else cell for cell in cells]
+        )
+    return out.getvalue()

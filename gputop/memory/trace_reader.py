@@ -1,0 +1,348 @@
+"""Reads PyTorch Profiler traces (chrome JSON, plain or gzip) as a stream: an event at a time, in bounded memory.
+
+Kept of each event are a few numbers in arrays and the numbers of its name and shapes: some 40 bytes.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gc
+import gzip
+import json
+import json.scanner
+import re
+from array import array
+from collections.abc import Callable
+from json import JSONDecoder
+from pathlib import Path
+from typing import IO, Any, Final
+
+CHUNK: Final = 1 << 21  # bytes
+MAX_EVENT: Final = 1 << 26  # characters of one event
+MAX_HEAD: Final = 1 << 26  # before the events: device properties, a distributed group's ranks
+MEMORY: Final = "[memory]"
+OUT_OF_MEMORY: Final = "[OutOfMemory]"
+
+#: What a row of the table is of.
+CPU, DEVICE, PYTHON, ANNOTATION, DEVICE_ANNOTATION = range(5)
+_KINDS: Final = {
+    "cpu_op": CPU, "cuda_runtime": CPU, "cuda_driver": CPU, "hip_runtime": CPU, "xpu_runtime": CPU, "runtime": CPU,
+    "overhead": CPU, "python_function": PYTHON, "user_annotation": ANNOTATION, "kernel": DEVICE, "gpu_memcpy": DEVICE,
+    "gpu_memset": DEVICE, "concurrent_kernel": DEVICE, "gpu_user_annotation": DEVICE_ANNOTATION,
+}  # fmt: skip
+_RUNTIME: Final = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "xpu_runtime", "runtime", "overhead"})
+_CPU_TYPES: Final = frozenset({0, 5, 8})  # CPU, MKLDNN, IDEEP: as torch sums them
+#: Helpers of the profiler, which torch's own table leaves out.
+_HIDDEN: Final = frozenset(
+    {"profiler::_record_function_enter", "profiler::_record_function_enter_new", "profiler::_record_function_exit",
+     "aten::is_leaf", "aten::output_nr", "aten::_version"}
+)  # fmt: skip
+_GAP: Final = re.compile(r"[\s,]*")
+#: An event as kineto writes it, with no brace, quote or backslash in its strings: twice as fast as JSON.
+_KINETO: Final = re.compile(
+    r'\{\s*"ph": "([Xi])",\s*"cat": "([^"\\]*)",\s*(?:"s": "t",\s*)?"name": "([^"\\]*)",\s*"pid": ([^,{}]{1,40}),'
+    r'\s*"tid": ([^,{}]{1,40}),\s*"ts": (\d+(?:\.\d+)?)(?:,\s*"dur": (\d+(?:\.\d+)?))?\s*,\s*"args": \{([^{}]*)\}\s*\}'
+)
+_EXTERNAL: Final = re.compile(r'"External id": (\d{1,18})[,\s]')
+_DIMS: Final = re.compile(r'"Input Dims": (\[[\[\]\d,\s-]*\])')
+_MEMORY_ARGS: Final = re.compile(
+    r'\s*"Total Reserved": (-?\d+),\s*"Total Allocated": (-?\d+),\s*"Bytes": (-?\d+),\s*"Device Id": (-?\d+),\s*'
+    r'"Device Type": (-?\d+),\s*"Addr": (\d+)'
+)
+_EVENTS: Final = re.compile(r'"traceEvents"\s*:\s*\[')
+
+Progress = Callable[[float], None]
+
+
+class UnreadableTrace(Exception):
+    """``str()`` is one sentence about what is wrong with the file."""
+
+
+class Numbers:
+    """Texts by number, in order of appearance."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._numbers: dict[str, int] = {}
+
+    def of(self, text: str) -> int:
+        number = self._numbers.get(text)
+        if number is None:
+            number = self._numbers[text] = len(self.texts)
+            self.texts.append(text)
+        return number
+
+
+class TraceEvents:
+    """The events of one file, as columns. Times in ns since the trace's base."""
+
+    def __init__(self) -> None:
+        self.start, self.end = array("q"), array("q")
+        self.name, self.thread, self.shape = array("i"), array("i"), array("i")  # numbers; shape -1: none
+        self.kind = array("b")
+        self.external = array("q")  # torch's correlation of ops with kernels; -1: none, or of a runtime call
+        self.names, self.shapes, self.threads = Numbers(), Numbers(), Numbers()
+        self.memory_at, self.memory_bytes = array("q"), array("q")  # negative: freed
+        self.memory_device = array("i")  # number of "TYPE:ID"
+        self.memory_thread = array("i")
+        self.memory_allocated, self.memory_reserved = array("q"), array("q")  # -1: not in the trace
+        self.memory_address = array("Q")
+        self.devices = Numbers()
+        self.ooms = 0
+        self.seen = 0  # events of any kind
+        self.base_ns = 0
+        self.profile_memory = False
+        self.notes: list[str] = []
+
+    def is_cpu(self, device: int) -> bool:
+        """Whether the memory of the device with this number is the host's."""
+        return int(self.devices.texts[device].partition(":")[0]) in _CPU_TYPES
+
+
+def read(path: Path, progress: Progress | None = None) -> TraceEvents:
+    """The trace at *path*. *progress* is called with the share of the file that was read.
+
+    Raises UnreadableTrace. A file that ends early gives what is in it, and a note.
+    """
+    was_on = gc.isenabled()
+    gc.disable()  # dictionaries by the million, none of which is garbage that only the collector finds
+    try:
+        with open(path, "rb") as file:
+            size = path.stat().st_size
+            magic = file.read(2)
+            file.seek(0)
+            stream: IO[bytes] = gzip.GzipFile(fileobj=file) if magic == b"\x1f\x8b" else file  # type: ignore[assignment]
+
+            def told() -> None:
+                if progress is not None and size:
+                    progress(min(1.0, file.tell() / size))
+
+            return _read(stream, told)
+    except (OSError, EOFError) as error:
+        raise UnreadableTrace(getattr(error, "strerror", None) or str(error) or "it cannot be read") from None
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _read(stream: IO[bytes], told: Callable[[], None]) -> TraceEvents:
+    events = TraceEvents()
+    decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+    early = False
+
+    def more() -> str | None:
+        nonlocal early
+        try:
+            data = stream.read(CHUNK)
+        except (EOFError, gzip.BadGzipFile, OSError):
+            if not events.seen:
+                raise
+            early, data = True, b""
+        told()
+        return decode(data) if data else None
+
+    text, at = _head(more, events)
+    scan_once = json.scanner.make_scanner(JSONDecoder())  # type: ignore[arg-type]  # what raw_decode() calls, in C
+    putter = _Putter(events)
+    put, put_kineto, gap, kineto = putter.put, putter.put_kineto, _GAP.match, _KINETO.match
+    while True:
+        at = gap(text, at).end()  # type: ignore[union-attr]
+        if at < len(text) and text[at] == "]":
+            return events
+        plain = kineto(text, at)
+        if plain is not None and put_kineto(*plain.groups()):
+            events.seen += 1
+            at = plain.end()
+            continue
+        try:
+            event, at = scan_once(text, at)
+        except (StopIteration, ValueError, RecursionError) as error:
+            rest = text[at:]
+            if isinstance(error, RecursionError) or len(rest) > MAX_EVENT:
+                raise UnreadableTrace(f"event {events.seen + 1} is no JSON object of a trace") from None
+            new = more()
+            if new is None:
+                if rest.strip() and not events.seen:
+                    raise UnreadableTrace("no event of a trace is in it") from None
+                if not rest.strip() and not early:
+                    events.notes.append("it ends without a closing bracket")
+                else:
+                    events.notes.append(f"it ends, or is damaged, in event {events.seen + 1}: what is before is shown")
+                return events
+            text, at = rest + new, 0
+            continue
+        if not isinstance(event, dict):
+            raise UnreadableTrace(f"event {events.seen + 1} is no JSON object")
+        events.seen += 1
+        put(event)
+
+
+def _head(more: Callable[[], str | None], events: TraceEvents) -> tuple[str, int]:
+    """Read up to the first event; what is read and where that is."""
+    text = ""
+    while (new := more()) is not None:
+        text += new
+        if text.lstrip().startswith("["):  # the old autograd profiler's form
+            events.notes.append("a list of events without a header: the old profiler's, which has no memory events")
+            return text, text.index("[") + 1
+        found = _EVENTS.search(text)
+        if found is not None:
+            head = text[: found.start()]
+            base = re.search(r'"baseTimeNanoseconds"\s*:\s*(\d{1,19})', head)
+            events.base_ns = int(base[1]) if base else 0
+            events.profile_memory = re.search(r'"profile_memory"\s*:\s*1', head) is not None
+            return text, found.end()
+        if len(text) > MAX_HEAD:
+            break
+    if not text.strip():
+        raise UnreadableTrace("it is empty")
+    raise UnreadableTrace('no PyTorch Profiler trace: it has no "traceEvents"')
+
+
+class _Putter:
+    """Takes events apart."""
+
+    def __init__(self, events: TraceEvents) -> None:
+        self._events = events
+        self._threads: dict[tuple[Any, Any], int] = {}
+        self._raw_threads: dict[tuple[str, str], int] = {}
+        self._shapes: dict[str, int] = {}
+        self._names: dict[str, int] = {}
+
+    def put(self, event: dict[str, Any]) -> None:
+        name = event.get("name")
+        if name == MEMORY:  # by its name: its category and phase differ between versions
+            self._memory(event)
+            return
+        if event.get("ph") != "X":
+            if name == OUT_OF_MEMORY:
+                self._events.ooms += 1
+            return
+        category = event.get("cat")
+        if not isinstance(name, str) or not isinstance(category, str):
+            return
+        kind = _KINDS.get(category)
+        if kind is None or name in _HIDDEN:
+            return
+        args = event.get("args")
+        external, shape = -1, -1
+        if isinstance(args, dict):
+            if category not in _RUNTIME:
+                external = _id(args.get("External id", args.get("external id")))
+            dims = args.get("Input Dims")
+            if dims is not None:
+                shape = self._events.shapes.of(str(dims))
+        try:
+            self._op(kind, name, self._thread(event), event["ts"], event["dur"], external, shape)
+        except (KeyError, TypeError, ValueError, OverflowError):
+            return
+
+    def _op(self, kind: int, name: str, thread: int, ts: float, dur: float, external: int, shape: int) -> None:
+        """*ts* and *dur* in µs with three decimals: exact ns."""
+        events = self._events
+        start = round(ts * 1000)
+        end = start + round(dur * 1000)
+        if not 0 <= start <= end < 1 << 62:
+            return
+        events.start.append(start)
+        events.end.append(end)
+        number = self._names.get(name)
+        if number is None:
+            number = self._names[name] = events.names.of("ProfilerStep*" if name.startswith("ProfilerStep#") else name)
+        events.name.append(number)
+        events.thread.append(thread)
+        events.kind.append(kind)
+        events.external.append(external)
+        events.shape.append(shape)
+
+    def put_kineto(
+        self, phase: str, category: str, name: str, pid: str, tid: str, ts: str, dur: str | None, args: str
+    ) -> bool:
+        """An event in kineto's own writing; False where it must be read as JSON after all."""
+        if name == MEMORY:
+            found = _MEMORY_ARGS.match(args)
+            thread = self._raw_thread(pid, tid)
+            if found is None or thread is None:
+                return False
+            reserved, allocated, bytes_, id_, type_, address = map(int, found.groups())
+            self._record(round(float(ts) * 1000), bytes_, f"{type_}:{id_}", thread, allocated, reserved, address)
+            return True
+        if phase != "X":
+            return name != OUT_OF_MEMORY
+        kind = _KINDS.get(category)
+        if kind is None or name in _HIDDEN:
+            return True
+        thread = self._raw_thread(pid, tid)
+        if dur is None or thread is None:
+            return False
+        external, shape = -1, -1
+        if category not in _RUNTIME and (with_id := _EXTERNAL.search(args)) is not None:
+            external = int(with_id[1])
+        elif category not in _RUNTIME and "xternal id" in args:
+            return False
+        if "Input Dims" in args:
+            dims = _DIMS.search(args)
+            if dims is None:
+                return False
+            known = self._shapes.get(dims[1])
+            if known is None:
+                known = self._shapes[dims[1]] = self._events.shapes.of(str(json.loads(dims[1])))
+            shape = known
+        self._op(kind, name, thread, float(ts), float(dur), external, shape)
+        return True
+
+    def _raw_thread(self, pid: str, tid: str) -> int | None:
+        number = self._raw_threads.get((pid, tid))
+        if number is None:
+            try:
+                number = self._thread({"pid": json.loads(pid), "tid": json.loads(tid)})
+            except (ValueError, RecursionError):
+                return None
+            self._raw_threads[pid, tid] = number
+        return number
+
+    def _thread(self, event: dict[str, Any]) -> int:
+        key = (event.get("pid"), event.get("tid"))
+        try:
+            number = self._threads.get(key)
+        except TypeError:  # a list for a number
+            key = (str(key), None)
+            number = self._threads.get(key)
+        if number is None:
+            number = self._threads[key] = self._events.threads.of(f"{key[0]}:{key[1]}")
+        return number
+
+    def _memory(self, event: dict[str, Any]) -> None:
+        args = event.get("args")
+        try:
+            at, bytes_ = round(event["ts"] * 1000), int(args["Bytes"])  # type: ignore[index]
+            device = f"{int(args['Device Type'])}:{int(args['Device Id'])}"  # type: ignore[index]
+            allocated = int(args.get("Total Allocated", -1))  # type: ignore[union-attr]
+            reserved = int(args.get("Total Reserved", -1))  # type: ignore[union-attr]
+            address = int(args.get("Addr", 0))  # type: ignore[union-attr]
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+            return
+        self._record(at, bytes_, device, self._thread(event), allocated, reserved, address)
+
+    def _record(
+        self, at: int, bytes_: int, device: str, thread: int, allocated: int, reserved: int, address: int
+    ) -> None:
+        most = 1 << 62
+        if not (-most < at < most and -most < bytes_ < most and -1 <= allocated < most and -1 <= reserved < most):
+            return
+        events = self._events
+        events.memory_at.append(at)
+        events.memory_bytes.append(bytes_)
+        events.memory_device.append(events.devices.of(device))
+        events.memory_thread.append(thread)
+        events.memory_allocated.append(allocated)
+        events.memory_reserved.append(reserved)
+        events.memory_address.append(address & (2**64 - 1))
+
+
+def _id(value: Any) -> int:
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return -1
+    return number if 0 <= number < 1 << 62 else -1

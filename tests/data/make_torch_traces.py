@@ -1,0 +1,71 @@
+"""Makes the traces of the tests with a real torch, and what its key_averages() says of them:
+``python tests/data/make_torch_traces.py DIRECTORY`` (torch 2.4 or later; the CPU build will do)."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+import warnings
+from pathlib import Path
+
+warnings.simplefilter("ignore")
+
+import torch  # noqa: E402
+from torch.profiler import ProfilerActivity, profile, record_function  # noqa: E402
+
+
+def train(step_done, steps: int = 3) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(128, 256), torch.nn.ReLU(), torch.nn.Linear(256, 64))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    keep = []
+    for step in range(steps):
+        batch = torch.randn(32 * (1 + step % 2), 128)
+        with record_function("forward"):
+            loss = model(batch).sum()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        keep.append(torch.zeros(1000))  # the leak
+        step_done()
+
+
+def make(directory: Path, name: str, work, **options: object) -> None:
+    torch.set_num_threads(1)
+    activities = [ProfilerActivity.CPU]
+    if torch.cuda.is_available():
+        activities.append(ProfilerActivity.CUDA)
+        torch.set_default_device("cuda")
+    with profile(activities=activities, profile_memory=True, record_shapes=True, **options) as profiler:
+        work(profiler.step)
+    path = directory / f"{name}.json"
+    profiler.export_chrome_trace(str(path))
+    rows = [
+        {
+            "by_shape": by_shape,
+            "name": row.key,
+            "annotation": row.is_user_annotation,
+            "on_device": "CPU" not in str(row.device_type),
+            "shape": str(row.input_shapes) if by_shape else "",
+            "calls": row.count,
+            "cpu_memory": row.cpu_memory_usage,
+            "self_cpu_memory": row.self_cpu_memory_usage,
+            "device_memory": row.device_memory_usage,
+            "self_device_memory": row.self_device_memory_usage,
+            "cpu_time": row.cpu_time_total,
+            "self_cpu_time": row.self_cpu_time_total,
+            "device_time": row.device_time_total,
+            "self_device_time": row.self_device_time_total,
+        }
+        for by_shape in (False, True)
+        for row in profiler.key_averages(group_by_input_shape=by_shape)
+    ]
+    (directory / f"{name}.json.gz").write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+    (directory / f"{name}.rows.json.gz").write_bytes(gzip.compress(json.dumps(rows).encode(), mtime=0))
+    path.unlink()
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1])
+    make(target, "torch_trace", train)
+    make(target, "torch_trace_stacks", train, with_stack=True)
