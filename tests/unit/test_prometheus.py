@@ -438,6 +438,7 @@ def test_a_taken_port_and_a_missing_driver_are_told(tmp_path: Path) -> None:
     assert done.returncode == 3
 
 
+@pytest.mark.timeout(240)
 def test_a_real_prometheus_scrapes_it_and_answers(driver: SimulatedDriver, tmp_path: Path) -> None:
     prometheus = required("prometheus")
     driver.gpu(0).set(memory_total=100 * GIB, memory_used=37 * GIB, utilization_gpu=73).process(
