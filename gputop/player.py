@@ -74,6 +74,17 @@ class Player(threading.Thread):
         if others:
             self.speed = min(others) if by > 0 else max(others)
 
+    @property
+    def window(self) -> float:
+        """Seconds of history to have before the time shown."""
+        return self._window
+
+    @window.setter
+    def window(self, seconds: float) -> None:
+        if seconds != self._window:
+            self._window = seconds
+            self._do(self._jumped)
+
     def seek(self, at: float) -> None:
         """Show the last record at or before *at* (epoch seconds)."""
         self._do(lambda: self._seek(at))

@@ -1,7 +1,7 @@
 """Writes snapshots to a recording: the bus' subscriber behind ``gputop record``.
 
 Every record is in the file when :meth:`Recorder.write` returns. The disk may be full, the process killed, the machine
-lose power: what was recorded before stays readable (the last minute aside, for the last of the three).
+lose power: what was recorded before stays readable (what was not yet synchronised aside, for the last of the three).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gputop.recording.lines import LineWriter
 #: A group ends, and the next begins with a whole snapshot, after so many seconds or records. A seek reads half a group
 #: on average, so it is the records that bound its time.
 GROUP_SECONDS: Final = 60.0
-GROUP_RECORDS: Final = 128
+GROUP_RECORDS: Final = 64
 
 _ROTATED: Final = "%Y%m%d-%H%M%S"
 _ROTATED_SUFFIX: Final = re.compile(r"\.\d{8}-\d{6}(-\d+)?")

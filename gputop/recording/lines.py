@@ -220,25 +220,34 @@ class _Table:
 
     def __init__(self, layout: _Layout, side: str, side_layout: _Layout) -> None:
         self._layout, self._side, self._side_layout = layout, side, side_layout
-        self._cells = {name: [] for name in layout.names}  # type: dict[str, list[Any]]
-        self._beside = {name: [] for name in side_layout.names}  # type: dict[str, list[Any]]
-        self._made: list[Any] = []  # None: to be made anew
+        self._side_at = [field.name for field in dataclasses.fields(layout.class_)].index(side)
+        self._cells: dict[str, list[Any]] = {name: [] for name in layout.names}
+        self._beside: dict[str, list[Any]] = {name: [] for name in side_layout.names}
+        self._made: list[Any] = []
         self._made_beside: list[Any] = []
+        self._stale: set[int] = set()  # rows to be made anew
+        self._stale_beside: set[int] = set()
         self._rows: tuple[Any, ...] | None = ()
 
     def apply(self, table: dict[str, Any]) -> None:
-        self._rows = None
         if "splice" in table:
-            head, out, in_ = table["splice"]
-            for made in (self._made, self._made_beside):
-                made[head : head + out] = [None] * in_
-            for layout, cells in ((self._layout, self._cells), (self._side_layout, self._beside)):
-                for name, default in zip(layout.names, layout.defaults, strict=True):
-                    cells[name][head : head + out] = [default] * in_
-        self._put(self._layout, self._cells, table, (self._made,))
-        self._put(self._side_layout, self._beside, table.get(self._side, {}), (self._made, self._made_beside))
+            self._splice(*table["splice"])
+        self._put(self._layout, self._cells, table, self._stale)
+        self._put(self._side_layout, self._beside, table.get(self._side, {}), self._stale_beside)
 
-    def _put(self, layout: _Layout, cells: dict[str, list[Any]], changes: dict[str, Any], made: Any) -> None:
+    def _splice(self, head: int, out: int, in_: int) -> None:
+        for made in (self._made, self._made_beside):
+            made[head : head + out] = [None] * in_
+        for layout, cells in ((self._layout, self._cells), (self._side_layout, self._beside)):
+            for name, default in zip(layout.names, layout.defaults, strict=True):
+                cells[name][head : head + out] = [default] * in_
+        for stale in (self._stale, self._stale_beside):
+            moved = {n if n < head else n - out + in_ for n in stale if not head <= n < head + out}
+            stale.clear()
+            stale.update(moved, range(head, head + in_))
+        self._rows = None
+
+    def _put(self, layout: _Layout, cells: dict[str, list[Any]], changes: dict[str, Any], stale: set[int]) -> None:
         count = len(self._made)
         for name, change in changes.items():
             read = layout.readers.get(name)
@@ -246,29 +255,31 @@ class _Table:
                 continue
             column = cells[name]
             rows, values = (range(count), change) if isinstance(change, list) else (change["rows"], change["values"])
+            if read is not _as_it_is:
+                values = [read(value) for value in values]
             if len(rows) != len(values):
                 raise BadLine(f"{name}: {len(values)} values for {len(rows)} rows")
             for row, value in zip(rows, values, strict=True):
-                column[row] = read(value)
-                for objects in made:
-                    objects[row] = None
+                column[row] = value
+            stale.update(rows)
 
     def rows(self) -> tuple[Any, ...]:
         """The rows as they are now. A row in which nothing changed is the object it was."""
-        if self._rows is None:
-            for n, made in enumerate(self._made):
-                if made is None:
-                    self._made[n] = self._make(n)
+        if self._rows is None or self._stale or self._stale_beside:
+            class_, beside = self._side_layout.class_, self._beside.values()
+            may_lack = self._side_layout.names[0] == "key"  # a process may have no host side
+            for n in self._stale_beside:
+                values = [cell[n] for cell in beside]
+                self._made_beside[n] = None if values[0] is None and may_lack else class_(*values)
+            class_, cells, at = self._layout.class_, self._cells.values(), self._side_at
+            for n in self._stale | self._stale_beside:
+                values = [cell[n] for cell in cells]
+                values.insert(at, self._made_beside[n])
+                self._made[n] = class_(*values)
+            self._stale.clear()
+            self._stale_beside.clear()
             self._rows = tuple(self._made)
         return self._rows
-
-    def _make(self, n: int) -> Any:
-        beside = self._made_beside[n]
-        if beside is None and not ("key" in self._beside and self._beside["key"][n] is None):
-            beside = self._made_beside[n] = self._side_layout.class_(*[column[n] for column in self._beside.values()])
-        own = {name: column[n] for name, column in self._cells.items()}
-        own[self._side] = beside
-        return self._layout.class_(**own)
 
 
 class LineReader:

@@ -440,6 +440,14 @@ def test_record_and_replay_from_the_command_line(tmp_path: Path) -> None:
     assert gputop("record", str(path), "--rotate", "3 bananas").returncode == 2
 
 
+def test_recording_needs_no_screen() -> None:
+    code = (
+        "import sys, gputop.commands.record, gputop.outputs.recorder, gputop.poller;"
+        "assert not {'textual', 'rich', 'plotext'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
 # ------------------------------------------------------------------------- the tape
 
 

@@ -34,6 +34,10 @@ class ReplayDashboard(Dashboard, inherit_bindings=False):
         for words in self.player.recording.remarks:
             self.notify(words, title=self.player.recording.path.name, severity="warning", timeout=12, markup=False)
 
+    def rearrange(self) -> None:
+        self.player.window = float(self.gputop.settings.chart_window)
+        super().rearrange()
+
     def show_snapshot(self, snapshot: Snapshot) -> None:
         if self.snapshot is not None and snapshot.taken_at < self.snapshot.taken_at:
             self.past = DetailHistory()  # its rings know one direction only
