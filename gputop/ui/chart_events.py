@@ -8,7 +8,7 @@ from typing import Final
 from gputop.journal import Event, Kind
 from gputop.model import Severity
 from gputop.ui.cells import Line, line_width, width
-from gputop.ui.chart_builder import Look
+from gputop.ui.chart_picture import Look
 from gputop.ui.chart_scale import TimeAxis
 
 LETTERS: Final = {

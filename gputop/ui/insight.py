@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import cached_property
 
 from gputop import locations
 from gputop.bus import Bus, LeaksReported, SnapshotTaken
-from gputop.journal import Journal
+from gputop.journal import Journal, Kind
 from gputop.processes.audit import ActionLog
 from gputop.processes.leak_watch import LeakWatch
 from gputop.processes.report import Investigator, LeakReport
@@ -67,6 +68,10 @@ class Insight:
         """Look for holders of devices now."""
         if self._watch is not None:
             self._watch.scan_now()
+
+    def note_signal(self, words: str) -> None:
+        """What became of signals sent from here, for the list of events."""
+        self.journal.note(time.time(), Kind.SIGNAL, words)
 
     def stop(self) -> None:
         if self._watch is not None:

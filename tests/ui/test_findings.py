@@ -23,8 +23,8 @@ from gputop.settings import DEFAULTS, Settings
 from gputop.sources.simulated import simulated_machine
 from gputop.ui.app import GputopApp
 from gputop.ui.board import Board
-from gputop.ui.chart_builder import Look
 from gputop.ui.chart_events import with_events
+from gputop.ui.chart_picture import Look
 from gputop.ui.insight import Insight
 from gputop.ui.knowledge import Knowledge, verdict_words
 from gputop.ui.process_filter import Filter

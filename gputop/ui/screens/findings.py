@@ -161,6 +161,7 @@ class FindingsScreen(Screen[None]):
                 report_of=lambda: gputop.insight.report,
                 scan_now=gputop.insight.scan_now,
                 log=gputop.insight.log,
+                note=gputop.insight.note_signal,
                 **options,
             )
         )

@@ -42,7 +42,7 @@ class KillScreen(Dialog[None]):
 
     *extent* says what *targets* are; Left and Right take in their descendants, groups and sessions. *inherited* is the
     memory of dead pids that they hold, *facts* are those of targets on no GPU. *report_of* gives the newest leak
-    report, *scan_now* asks for another look at holders, *log* takes a line for every signal.
+    report, *scan_now* asks for another look at holders, *log* takes a line for every signal, *note* what became of all.
 
     No single letter sends anything: letters go to a line, Enter sends what the line says.
     """
@@ -63,12 +63,18 @@ class KillScreen(Dialog[None]):
         report_of: Callable[[], LeakReport] | None = None,
         scan_now: Callable[[], None] | None = None,
         log: ActionLog | None = None,
+        note: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__(view)
         self._signals, self._snapshot_of, self._hidden = signals, snapshot_of, tuple(hidden)
         self._snapshot = snapshot_of()
         self._chosen, self._facts, self._inherited = tuple(targets), dict(facts or {}), tuple(inherited)
-        self._report_of, self._scan_now, self._log = report_of or _no_report, scan_now, log
+        self._report_of, self._scan_now, self._log, self._note = (
+            report_of or _no_report,
+            scan_now,
+            log,
+            note,
+        )
         self._base = self.extent = extent
         self._kin: Kin | None = None  # None: not looked up yet
         self._course: Course | None = None
@@ -260,7 +266,7 @@ class KillScreen(Dialog[None]):
         targets, inherited, facts = holders_as_targets(ghosts)
         screen = KillScreen(
             targets, (), self._signals, self._snapshot_of, self.view, extent=Extent.HOLDERS, inherited=inherited,
-            facts=facts, report_of=self._report_of, scan_now=self._scan_now, log=self._log,
+            facts=facts, report_of=self._report_of, scan_now=self._scan_now, log=self._log, note=self._note,
         )  # fmt: skip
         app = self.app
         self._close()
@@ -285,6 +291,8 @@ class KillScreen(Dialog[None]):
                     *self.endings.fallen_words(self.view.settings.memory_unit),
                 )
             )
+            if self._note is not None:
+                self._note(words)
             if self._log is not None and self._log.problem is not None:
                 words += f". {self._log.problem}"
             self.app.notify(words, severity="warning" if bad else "information", timeout=10, markup=False)

@@ -201,6 +201,7 @@ class LeaksScreen(Screen[None]):
                 report_of=lambda: insight.report,
                 scan_now=insight.scan_now,
                 log=insight.log,
+                note=insight.note_signal,
             )
         )
 

@@ -132,7 +132,12 @@ class ProcessScreen(Sheet[None]):
         options: dict[str, Any] = {}
         if self._insight is not None:
             insight = self._insight
-            options = {"report_of": lambda: insight.report, "scan_now": insight.scan_now, "log": insight.log}
+            options = {
+                "report_of": lambda: insight.report,
+                "scan_now": insight.scan_now,
+                "log": insight.log,
+                "note": insight.note_signal,
+            }
             ghost = self._ghost()
             if ghost is not None and ghost.targets:
                 targets, inherited, known = holders_as_targets([ghost])

@@ -52,5 +52,5 @@ def footer_line(keys: list[Key], cells: int, note: str = "") -> tuple[Line, list
         spans += piece
         places.append((x, x + taken, key))
         x += taken
-    spans.append((fit(f"{note} ", cells - x, right=True) if note else " " * (cells - x), "dim@bar"))
+    spans.append((fit(f"{note} ", cells - x, right=True) if note else " " * (cells - x), "warning+b@bar"))
     return tuple(spans), places
