@@ -20,8 +20,9 @@ from typing import Any, Final
 from gputop.memory import columns
 from gputop.memory.columns import Column
 from gputop.memory.safe_pickle import Progress, UnreadableFile, digest
+from gputop.memory.snapshot_forms import HOST
 from gputop.memory.snapshot_frames import Frames
-from gputop.memory.snapshot_reader import ALLOCATED, HOST, INACTIVE, PENDING
+from gputop.memory.snapshot_reader import ALLOCATED, INACTIVE, PENDING
 from gputop.memory.snapshot_replay import ACTIONS, ALLOC, FAN, FREE_COMPLETED, FREE_REQUESTED, OOM, held_at
 
 __all__ = [
