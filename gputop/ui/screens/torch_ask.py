@@ -45,10 +45,10 @@ class TorchAskScreen(Dialog[Path | None]):
         record = _Choice(
             "Start recording", "allocations with their lines of code from now on; some µs for each", "record"
         )
-        with_lines = "with the lines of code that allocated" if recording else "sizes only: nothing is recorded yet"
+        with_lines = "with the lines of code" if recording else "sizes only, nothing is recorded yet"
         self._choices = (
             _Choice("Cancel", "", ""),
-            _Choice("Write a snapshot", f"{with_lines}; the step takes seconds longer", "dump"),
+            _Choice("Write a snapshot", f"{with_lines}; takes some seconds", "dump"),
             stop if recording else record,
         )
         self._at = 0
