@@ -150,6 +150,14 @@ class Act:
             self.process.wait(10)
 
 
+def _alive(pid: int) -> bool:
+    """A zombie is not: it holds nothing, whoever should reap it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
 def _session(stat: Path) -> int:
     return int(stat.read_text().rpartition(")")[2].split()[3])
 
@@ -241,7 +249,7 @@ def end(act: Act, screen: Any, steps: Any, driver: Any, used: int, before: int) 
     screen.press("Esc", settle=0.6)
     screen.press("Esc", settle=0.6)  # the filter
     screen.keep(f"{act.name}-after")
-    gone = not any(Path(f"/proc/{pid}").exists() for pid in wanted)
+    gone = not any(_alive(pid) for pid in wanted)
     steps.note(f"{act.name}: none of them is left", gone)
 
 
