@@ -242,6 +242,8 @@ class MemoryMonitor:
         self._active = tuple(sorted(known))
 
     def _sample(self) -> tuple[DeviceMemory, ...]:
+        if not self._active:  # nothing was allocated yet when it was looked for
+            self._find_devices()
         found = []
         for device in self._active:
             memory = self.allocator.read(device)

@@ -8,11 +8,21 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-from gputop.torch_monitor import Alarm, MemoryMonitor, monitor, oom, runtime
+from gputop.torch_monitor import (
+    Alarm,
+    MemoryMonitor,
+    accelerate_tracker,
+    lightning_callback,
+    monitor,
+    oom,
+    runtime,
+    trainer_callback,
+)
 from tests.unit.fake_torch import GIB, MIB, FakeTorch
 
 
@@ -357,3 +367,58 @@ def test_real_torch_without_a_gpu_is_left_uninitialised() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.stdout.split() == ["None", "False"], done.stderr
+
+
+# -- inside frameworks: stand-ins with the hooks that these call, in their order
+
+
+def framework(monkeypatch: pytest.MonkeyPatch, name: str, base: str) -> None:
+    module = ModuleType(name)
+    setattr(module, base, type(base, (), {}))
+    for n, parent in enumerate(parents := name.split(".")[:-1]):
+        monkeypatch.setitem(sys.modules, ".".join(parents[: n + 1]), ModuleType(parent))
+    monkeypatch.setitem(sys.modules, name, module)
+
+
+@pytest.mark.parametrize("name", ["lightning.pytorch", "pytorch_lightning"])
+def test_lightning_steps_have_phases(monkeypatch: pytest.MonkeyPatch, torch: FakeTorch, name: str) -> None:
+    if name == "pytorch_lightning":
+        monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
+    framework(monkeypatch, name, "Callback")
+    watch = MemoryMonitor(publish=False)
+    callback, trainer = lightning_callback(watch), SimpleNamespace(current_epoch=1, global_step=5)
+    callback.on_train_batch_start(trainer, None, None, 0)
+    torch.allocate(GIB)
+    callback.on_before_backward(trainer, None, None)
+    callback.on_after_backward(trainer, None)
+    callback.on_before_optimizer_step(trainer, None, None)
+    callback.on_train_batch_end(trainer, None, None, None, 0)
+    (step,) = watch.history
+    assert [phase.name for phase in step.phases] == ["forward", "backward", "optimizer"]
+    assert step.phases[0].peak_bytes == {0: GIB}
+    assert step.labels == {"epoch": 1, "global_step": 5}
+    callback.teardown(trainer, None, "fit")
+    assert watch.step() is None
+
+
+def test_hugging_faces_trainer(monkeypatch: pytest.MonkeyPatch, torch: FakeTorch) -> None:
+    framework(monkeypatch, "transformers", "TrainerCallback")
+    watch = MemoryMonitor(publish=False)
+    callback, state = trainer_callback(watch), SimpleNamespace(global_step=3)
+    callback.on_step_begin(None, state, None, model=None)
+    callback.on_pre_optimizer_step(None, state, None, model=None)
+    callback.on_step_end(None, state, None, model=None)
+    (step,) = watch.history
+    assert [phase.name for phase in step.phases] == ["forward+backward", "optimizer"]
+    callback.on_train_end(None, state, None)
+
+
+def test_accelerate(monkeypatch: pytest.MonkeyPatch, torch: FakeTorch) -> None:
+    framework(monkeypatch, "accelerate.tracking", "GeneralTracker")
+    watch = MemoryMonitor(publish=False)
+    tracker = accelerate_tracker(watch)
+    tracker.store_init_configuration({})
+    tracker.log({"loss": 1.0}, step=4)
+    assert watch.history[0].labels == {"step": 4}
+    assert tracker.tracker is watch
+    tracker.finish()
