@@ -16,6 +16,7 @@ from gputop.commands.common import Refusal, add_source_options, as_setting, mach
 #: go on from 10000, and this is far from both; it is below the ports Linux gives to outgoing connections.
 PORT: Final = 19835
 HOST: Final = "127.0.0.1"
+TURNS: Final = 8  # with --processes, an eighth of them is looked at anew each second: a scrape comes every 15 s or so
 LAST_SECONDS: Final = 2.0  # how long the end waits for answers under way
 
 
@@ -61,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
         config = load(options.web_config) if options.web_config else WebConfig()
     except WebConfigError as error:
         raise Refusal(f"--web-config: {error}") from None
-    headless = Headless(machine_of(options), settings.refresh, None if options.processes else ())
+    headless = Headless(machine_of(options), settings.refresh, ())
     first = headless.start()
     if first is not None:
         only_asked(first, options, settings)
@@ -89,6 +90,16 @@ def run(options: argparse.Namespace) -> int:
         snapshot = collector.current() if processes is not None else None
         return text if processes is None or snapshot is None else text + processes.render(snapshot).encode()
 
+    turn, turned_at = 0, 0.0
+
+    def look(snapshot: Snapshot) -> None:
+        nonlocal turn, turned_at
+        xids.add(snapshot)
+        if processes is not None and not 0 <= snapshot.taken_at - turned_at < 0.95:
+            turn, turned_at = (turn + 1) % TURNS, snapshot.taken_at
+            pids = {process.pid for process in snapshot.processes if process.pid % TURNS == turn}
+            headless.poller.want("headless", pids)
+
     host, port = options.listen
     try:
         exporter = Exporter((host, port), metrics, lambda: collector.current() is not None, config, say)
@@ -97,6 +108,6 @@ def run(options: argparse.Namespace) -> int:
     exporter.start()
     say(f"metrics at {exporter.url}/metrics, every {settings.refresh:g} s; Ctrl+C ends it")
     try:
-        return headless.run(xids.add)
+        return headless.run(look)
     finally:
         exporter.stop(LAST_SECONDS)

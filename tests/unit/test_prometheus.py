@@ -502,3 +502,17 @@ def test_the_grafana_dashboard_asks_for_series_there_are() -> None:
     known = {name for name, _ in series(text)}
     asked = {name for query in dashboard_queries() for name in re.findall(r"gputop_\w+", query)}
     assert asked and asked <= known
+
+
+def test_a_process_that_died_and_is_still_listed_is_not_alive_for_long(driver: SimulatedDriver) -> None:
+    child = subprocess.Popen(["sleep", "100"])
+    driver.gpu(0).process(child.pid, memory=5 * GIB)
+
+    def alive() -> float | None:
+        return value(get(f"{url}/metrics")[1].decode(), "gputop_process_alive", pid=str(child.pid))
+
+    with serve("--processes", env=driver.env) as (_, url):
+        assert alive() == 1
+        child.kill()
+        child.wait()
+        until(lambda: alive() == 0)
