@@ -102,7 +102,8 @@ def seek(options: argparse.Namespace) -> None:
         file = folder / "recording"
         day(file, options.demo, options.hours, options.interval)
         command = [sys.executable, __file__, "_seek", str(file)]
-        print(f"| {options.demo}, {options.hours:g} h every {options.interval:g} s: {file.stat().st_size / 1e6:.0f} MB | |")
+        megabytes = file.stat().st_size / 1e6
+        print(f"| {options.demo}, {options.hours:g} h every {options.interval:g} s: {megabytes:.0f} MB | |")
         print("|---|---|", flush=True)
         subprocess.run(command, check=True)
     finally:

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 class ReplayDashboard(Dashboard, inherit_bindings=False):
     """Shows what *player* publishes, and moves it."""
 
-    BINDINGS = [
-        Binding(",".join(key.keys), key.action, key.words, show=False) for key in REPLAY_KEYS
-    ]
+    BINDINGS = [Binding(",".join(key.keys), key.action, key.words, show=False) for key in REPLAY_KEYS]
     keys: ClassVar[tuple[Key, ...]] = REPLAY_KEYS
 
     def __init__(self, player: Player) -> None:
