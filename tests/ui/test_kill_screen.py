@@ -13,11 +13,12 @@ import pytest
 from gputop.model import GpuProcess, ProcessKey, Snapshot, clean_text, replace
 from gputop.processes import Outcome, Result, Target, ending
 from gputop.processes.kin import Kin
+from gputop.processes.report import LeakReport, Owner
 from gputop.processes.signals import ProcSignals
 from gputop.ui.glyphs import ASCII
 from gputop.ui.screens.kill import KillScreen
 from gputop.ui.view import View
-from tests.ui.screens import TORN_KEYS, VIEW, showing, until
+from tests.ui.screens import TORN_KEYS, VIEW, flat, showing, until
 from tests.unit.children import child, key_of
 from tests.unit.process_data import gpu, process
 
@@ -324,3 +325,47 @@ async def test_reused_pid_gets_nothing() -> None:
             assert "was reused" in app.text() and "nothing sent" in app.text()
             await pilot.press("t", "enter")
         assert running.poll() is None
+
+
+# ---------------------------------------------------------------- in good order
+
+
+async def test_end_sends_sigterm_counts_down_and_sends_sigkill_to_what_is_left() -> None:
+    machine = Machine(process(10), obeys=False)
+    view = View(VIEW.settings.changed(kill_grace=1), VIEW.glyphs)
+    async with showing(lambda: machine.screen(view)) as (app, pilot):
+        await ready(app.over)
+        await pilot.press("e", "enter")
+        await until(lambda: "SIGKILL to what is left in" in app.text(), "the countdown")
+        assert machine.sent == [(10, 15)]
+        await until(lambda: "after SIGKILL" in app.text(), "its end")
+    assert machine.sent == [(10, 15), (10, 9)]
+
+
+async def test_closing_stops_the_countdown() -> None:
+    machine = Machine(process(10), obeys=False)
+    view = View(VIEW.settings.changed(kill_grace=1), VIEW.glyphs)
+    async with showing(lambda: machine.screen(view)) as (app, pilot):
+        await ready(app.over)
+        await pilot.press("e", "enter")
+        await until(lambda: "SIGKILL to what is left in" in app.text(), "the countdown")
+        assert "nothing more is sent" in app.text()
+        await pilot.press("escape")
+        await pilot.pause(1.5)
+    assert machine.sent == [(10, 15)]
+
+
+async def test_one_key_copies_the_command_of_whoever_would_start_it_again() -> None:
+    machine = Machine(process(10))
+    owner = Owner(where="docker 3fa9c81d02ab", stop_with="docker stop 3fa9c81d02ab")
+    report = LeakReport(time.time(), owners={process(10).key: owner})
+
+    def make() -> KillScreen:
+        return KillScreen(machine.targets(), (), machine, machine.snapshot, VIEW, report_of=lambda: report)
+
+    async with showing(make, (100, 30)) as (app, pilot):
+        await ready(app.over)
+        assert "docker 3fa9c81d02ab may start it again: docker stop 3fa9c81d02ab ends it for good" in flat(app.text())
+        await pilot.press("c")
+        assert app.clipboard == "docker stop 3fa9c81d02ab" and "copied" in app.notices()[0]
+    assert machine.sent == []
