@@ -41,13 +41,15 @@ _GAP: Final = re.compile(r"[\s,]*")
 #: An event as kineto writes it, with no brace, quote or backslash in its strings: twice as fast as JSON.
 _KINETO: Final = re.compile(
     r'\{\s*"ph": "([Xi])",\s*"cat": "([^"\\]*)",\s*(?:"s": "t",\s*)?"name": "([^"\\]*)",\s*"pid": ([^,{}]{1,40}),'
-    r'\s*"tid": ([^,{}]{1,40}),\s*"ts": (\d+(?:\.\d+)?)(?:,\s*"dur": (\d+(?:\.\d+)?))?\s*,\s*"args": \{([^{}]*)\}\s*\}'
+    r'\s*"tid": ([^,{}]{1,40}),\s*"ts": (\d{1,18}(?:\.\d{1,9})?)(?:,\s*"dur": (\d{1,18}(?:\.\d{1,9})?))?\s*,'
+    r'\s*"args": \{([^{}]*)\}\s*\}[\s,]*'
 )
 _EXTERNAL: Final = re.compile(r'"External id": (\d{1,18})[,\s]')
-_DIMS: Final = re.compile(r'"Input Dims": (\[[\[\]\d,\s-]*\])')
+_DIMS_KEY: Final = '"Input Dims": '
+_DIMS: Final = re.compile(r"\[[\[\]\d,\s-]*\]\s*")
 _MEMORY_ARGS: Final = re.compile(
-    r'\s*"Total Reserved": (-?\d+),\s*"Total Allocated": (-?\d+),\s*"Bytes": (-?\d+),\s*"Device Id": (-?\d+),\s*'
-    r'"Device Type": (-?\d+),\s*"Addr": (\d+)'
+    r'\s*"Total Reserved": (-?\d{1,18}),\s*"Total Allocated": (-?\d{1,18}),\s*"Bytes": (-?\d{1,18}),\s*"Device Id": (-?\d{1,18}),\s*'
+    r'"Device Type": (-?\d{1,18}),\s*"Addr": (\d{1,20})'
 )
 _EVENTS: Final = re.compile(r'"traceEvents"\s*:\s*\[')
 
@@ -146,14 +148,14 @@ def _read(stream: IO[bytes], told: Callable[[], None]) -> TraceEvents:
     putter = _Putter(events)
     put, put_kineto, gap, kineto = putter.put, putter.put_kineto, _GAP.match, _KINETO.match
     while True:
-        at = gap(text, at).end()  # type: ignore[union-attr]
-        if at < len(text) and text[at] == "]":
-            return events
         plain = kineto(text, at)
         if plain is not None and put_kineto(*plain.groups()):
             events.seen += 1
             at = plain.end()
             continue
+        at = gap(text, at).end()  # type: ignore[union-attr]
+        if at < len(text) and text[at] == "]":
+            return events
         try:
             event, at = scan_once(text, at)
         except (StopIteration, ValueError, RecursionError) as error:
@@ -207,6 +209,9 @@ class _Putter:
         self._threads: dict[tuple[Any, Any], int] = {}
         self._raw_threads: dict[tuple[str, str], int] = {}
         self._shapes: dict[str, int] = {}
+        self._start, self._end, self._name = events.start.append, events.end.append, events.name.append
+        self._of_thread, self._kind = events.thread.append, events.kind.append
+        self._external, self._shape = events.external.append, events.shape.append
         self._names: dict[str, int] = {}
 
     def put(self, event: dict[str, Any]) -> None:
@@ -239,21 +244,22 @@ class _Putter:
 
     def _op(self, kind: int, name: str, thread: int, ts: float, dur: float, external: int, shape: int) -> None:
         """*ts* and *dur* in µs with three decimals: exact ns."""
-        events = self._events
-        start = round(ts * 1000)
-        end = start + round(dur * 1000)
+        start = int(ts * 1000 + 0.5)
+        end = start + int(dur * 1000 + 0.5)
         if not 0 <= start <= end < 1 << 62:
             return
-        events.start.append(start)
-        events.end.append(end)
+        self._start(start)
+        self._end(end)
         number = self._names.get(name)
         if number is None:
-            number = self._names[name] = events.names.of("ProfilerStep*" if name.startswith("ProfilerStep#") else name)
-        events.name.append(number)
-        events.thread.append(thread)
-        events.kind.append(kind)
-        events.external.append(external)
-        events.shape.append(shape)
+            number = self._names[name] = self._events.names.of(
+                "ProfilerStep*" if name.startswith("ProfilerStep#") else name
+            )
+        self._name(number)
+        self._of_thread(thread)
+        self._kind(kind)
+        self._external(external)
+        self._shape(shape)
 
     def put_kineto(
         self, phase: str, category: str, name: str, pid: str, tid: str, ts: str, dur: str | None, args: str
@@ -272,24 +278,40 @@ class _Putter:
         kind = _KINDS.get(category)
         if kind is None or name in _HIDDEN:
             return True
-        thread = self._raw_thread(pid, tid)
+        thread = self._raw_threads.get((pid, tid))
+        if thread is None:
+            thread = self._raw_thread(pid, tid)
         if dur is None or thread is None:
             return False
         external, shape = -1, -1
-        if category not in _RUNTIME and (with_id := _EXTERNAL.search(args)) is not None:
-            external = int(with_id[1])
-        elif category not in _RUNTIME and "xternal id" in args:
-            return False
-        if "Input Dims" in args:
-            dims = _DIMS.search(args)
-            if dims is None:
+        if category not in _RUNTIME:
+            with_id = _EXTERNAL.search(args)
+            if with_id is not None:
+                external = int(with_id[1])
+            elif "xternal id" in args:
                 return False
-            known = self._shapes.get(dims[1])
+        begins = args.find(_DIMS_KEY)
+        if begins >= 0:
+            begins += len(_DIMS_KEY)
+            ends = args.find(', "', begins)
+            known = self._shapes.get(args[begins : ends if ends >= 0 else None])
             if known is None:
-                known = self._shapes[dims[1]] = self._events.shapes.of(str(json.loads(dims[1])))
+                known = self._new_shape(args[begins : ends if ends >= 0 else None])
+                if known is None:
+                    return False
             shape = known
         self._op(kind, name, thread, float(ts), float(dur), external, shape)
         return True
+
+    def _new_shape(self, text: str) -> int | None:
+        """The number of the shapes in *text*; None where it is not just lists of numbers."""
+        if not _DIMS.fullmatch(text):
+            return None
+        try:
+            number = self._shapes[text] = self._events.shapes.of(str(json.loads(text)))
+        except (ValueError, RecursionError):
+            return None
+        return number
 
     def _raw_thread(self, pid: str, tid: str) -> int | None:
         number = self._raw_threads.get((pid, tid))
