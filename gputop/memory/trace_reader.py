@@ -48,8 +48,8 @@ _EXTERNAL: Final = re.compile(r'"External id": (\d{1,18})[,\s]')
 _DIMS_KEY: Final = '"Input Dims": '
 _DIMS: Final = re.compile(r"\[[\[\]\d,\s-]*\]\s*")
 _MEMORY_ARGS: Final = re.compile(
-    r'\s*"Total Reserved": (-?\d{1,18}),\s*"Total Allocated": (-?\d{1,18}),\s*"Bytes": (-?\d{1,18}),\s*"Device Id": (-?\d{1,18}),\s*'
-    r'"Device Type": (-?\d{1,18}),\s*"Addr": (\d{1,20})'
+    r'\s*"Total Reserved": (-?\d{1,18}),\s*"Total Allocated": (-?\d{1,18}),\s*"Bytes": (-?\d{1,18}),\s*'
+    r'"Device Id": (-?\d{1,18}),\s*"Device Type": (-?\d{1,18}),\s*"Addr": (\d{1,20})'
 )
 _EVENTS: Final = re.compile(r'"traceEvents"\s*:\s*\[')
 
