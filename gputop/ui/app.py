@@ -65,7 +65,12 @@ def run(
     app = GputopApp(poller, bus, history, settings, settings_path, problems, signals, player, insight)
     app.ending_signals = leaving.EndingSignals()
     leaving.end_with_terminal()
-    app.run(mouse=settings.mouse)
+    stdout = sys.__stdout__
+    sys.__stdout__ = sys.__stderr__  # type: ignore[misc]  # Textual draws there, but asks the other one for the size
+    try:
+        app.run(mouse=settings.mouse)
+    finally:
+        sys.__stdout__ = stdout  # type: ignore[misc]
     return app.return_code or 0
 
 
