@@ -62,7 +62,7 @@ def memory_bar(drawing: GpuDrawing, cells: int, view: View) -> Line:
     for amount in (parts.live, parts.ghost, parts.unattributed, parts.reserved):
         total += amount
         ends.append(min(cells, total * cells / parts.total))
-    live = round(ends[0])
+    live = min(round(ends[0]), cells - 1 if parts.ghost else cells)  # the dead have a cell in any case
     ghost = max(round(ends[1]), live + (1 if parts.ghost else 0))
     unattributed = round(ends[2])
     unattributed = max(ghost, unattributed)
