@@ -166,6 +166,8 @@ def make(act: Act) -> None:
     """Turn what was started into the leak it is about."""
     if act.name == "stopped":
         os.kill(act.parent, signal.SIGSTOP)
+        while Path(f"/proc/{act.parent}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+            time.sleep(0.01)  # SIGTERM has the lower number: of two that are pending, it would be first
         os.kill(act.parent, signal.SIGTERM)  # pending: the memory stays
     else:
         act.kill_parent()
