@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from rich.text import Text
 from textual.app import SystemCommand
 from textual.binding import Binding
+from textual.filter import LineFilter
 from textual.screen import Screen
 
 from gputop import __version__, locations, settings_file
@@ -25,7 +26,7 @@ from gputop.processes.report import Investigator
 from gputop.sampler import Sampler
 from gputop.settings import Settings
 from gputop.text import unicode_works
-from gputop.ui import leaving
+from gputop.ui import leaving, plain_widgets
 from gputop.ui.board import Board
 from gputop.ui.glyphs import ASCII, UNICODE
 from gputop.ui.insight import Insight
@@ -115,6 +116,15 @@ class GputopApp(TypeaheadApp[None]):
         self.apply_theme(settings)
 
     # -- settings
+
+    def get_line_filters(self) -> list[LineFilter]:
+        """What Textual's own widgets are drawn through; boards draw what is right by themselves."""
+        filters = [*super().get_line_filters()]
+        if self.ascii_only:
+            filters.append(plain_widgets.ASCII_ONLY)
+        if not self.settings.color:
+            filters.append(plain_widgets.NO_COLOURS)
+        return filters
 
     @property
     def view(self) -> View:

@@ -124,16 +124,19 @@ _TO_ASCII: Final = str.maketrans(
         "▴": "^",
         "▸": ">",
         "≥": ">",
+        **dict.fromkeys("▌▐▎▊", "|"),  # the edges of toasts, the command palette
+        **dict.fromkeys("▔▁", "-"),
     }
 )
 
 
 def asciify(line: Line) -> Line:
     """*line* in as many cells with every character that is not ASCII replaced (`?` where there is no likeness)."""
-    return tuple([(text if text.isascii() else _ascii(text), style) for text, style in line])
+    return tuple([(text if text.isascii() else asciify_text(text), style) for text, style in line])
 
 
-def _ascii(text: str) -> str:
+def asciify_text(text: str) -> str:
+    """*text* as :func:`asciify` has it."""
     text = text.translate(_TO_ASCII)
     return "".join([c if c.isascii() else "?" * cell_len(c) for c in text])
 

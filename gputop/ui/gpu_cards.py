@@ -117,7 +117,7 @@ def _body(drawing: GpuDrawing, inner: int, tall: bool, view: View) -> list[Line]
     remark = memory_remark(gpu, drawing.parts, drawing.trend, view.settings, drawing.gap, drawing.held_by)
     rows.append((("MEM  ", "dim"), *memory_bar(drawing, bar, view), (fit(f" {_sizes(drawing, view)}", text), "text")))
     said: Span = (fit(f" {remark.text(text - 1)}" if remark else "", text), remark.style if remark else "dim")
-    if tall and track is not None and view.settings.show_sparklines:
+    if tall and track is not None:
         curve = _history(drawing, inner, text, track.memory.last(bar), drawing.soft, view)
         rows += [(*curve[0][:2], said), *curve[1:]]
     else:

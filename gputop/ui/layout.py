@@ -41,6 +41,7 @@ def plan(
     banner: bool = False,
     show_host: bool = True,
     show_gpus: bool = True,
+    show_sparklines: bool = True,
     show_chart: bool = True,
     show_table: bool = True,
 ) -> Plan:
@@ -50,7 +51,9 @@ def plan(
     least_table = 0 if not show_table else 6 if height >= 20 else 4 if height >= 16 else 3
     mode, abreast, card_lines, wanted = "none", 1, CARD_LINES, 0
     if show_gpus and gpus:
-        mode, abreast, card_lines, wanted = _gpu_mode(width, room, gpus, mig, most_mig, show_table or show_chart)
+        mode, abreast, card_lines, wanted = _gpu_mode(
+            width, room, gpus, mig, most_mig, show_table or show_chart, show_sparklines
+        )
     if host and room - wanted < HOST_SPARE:
         host, room = 0, room + 1  # the GPUs need it more
     area = min(wanted, max(0, room - least_table))
@@ -68,12 +71,15 @@ def plan(
     return Plan(mode, abreast, card_lines, host, area, chart, table)
 
 
-def _gpu_mode(width: int, room: int, gpus: int, mig: int, most_mig: int, others: bool) -> tuple[str, int, int, int]:
-    """(mode, cards abreast, lines a card, lines wanted): the roomiest that leaves enough to the others."""
+def _gpu_mode(
+    width: int, room: int, gpus: int, mig: int, most_mig: int, others: bool, curves: bool
+) -> tuple[str, int, int, int]:
+    """(mode, cards abreast, lines a card, lines wanted): the roomiest that leaves enough to the others. Tall cards are
+    tall for their *curves*."""
     abreast = _abreast(width, gpus)
     rows = -(-gpus // abreast)
     share = 0.45 if others else 1.0
-    for lines in (TALL_CARD_LINES, CARD_LINES):
+    for lines in (TALL_CARD_LINES, CARD_LINES) if curves else (CARD_LINES,):
         wanted = rows * (lines + most_mig)
         limit = room * (share if lines == CARD_LINES else share * 0.65)
         if wanted <= limit:

@@ -81,16 +81,10 @@ def _ansi(name: str, **colours: Any) -> Theme:
 
 
 SIXTEEN: Final = _ansi("ansi-16")
-_COLOURED: Final = (  # what Textual's own widgets (prompt, command palette, toasts) colour in an ANSI theme
-    *("border", "border-blurred", "link-color", "link-color-hover", "link-background-hover", "footer-key-foreground"),
-    *(f"scrollbar{part}{how}" for part in ("", "-background") for how in ("", "-hover", "-active")),
-    *(f"{part}-{side}" for part in ("block-cursor", "input-cursor", "input-selection", "screen-selection", "ansi")
-      for side in ("foreground", "background")),
-)  # fmt: skip
 MONOCHROME: Final = _ansi(
     "monochrome",
     **dict.fromkeys(("primary", "secondary", "warning", "error", "success", "accent"), "ansi_default"),
-    variables=dict.fromkeys(_COLOURED, "ansi_default")
+    variables=BUILTIN_THEMES["ansi-dark"].variables
     | {"block-cursor-text-style": "reverse", "input-cursor-text-style": "reverse"},
 )
 THEMES: Final = (DARK, LIGHT, SIXTEEN, MONOCHROME)

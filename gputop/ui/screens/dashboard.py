@@ -195,6 +195,7 @@ class Dashboard(FindingsScreen):
             banner=banner,
             show_host=settings.show_host,
             show_gpus=settings.show_gpus,
+            show_sparklines=settings.show_sparklines,
             show_chart=settings.show_chart,
             show_table=settings.show_processes,
         )
@@ -395,9 +396,7 @@ class Dashboard(FindingsScreen):
         from gputop.ui.screens.gpu import GpuScreen
 
         gputop = self.gputop
-        screen = GpuScreen(
-            uuid, lambda: gputop.poller.latest, gputop.history, gputop.view, self.past, gputop.insight
-        )
+        screen = GpuScreen(uuid, lambda: gputop.poller.latest, gputop.history, gputop.view, self.past, gputop.insight)
         self.app.push_screen(screen)
 
     def action_tag(self) -> None:
