@@ -94,7 +94,7 @@ class DetailHistory:
             if ring is None:
                 ring = rings[name] = Buckets()
             ring.put(snapshot.taken_at, float(bytes_) if split.fresh else NAN, hold)
-        for name in list(rings)[:-2 * MOST_PHASES]:  # a process that gives every phase a new name
+        for name in list(rings)[: -2 * MOST_PHASES]:  # a process that gives every phase a new name
             del rings[name]
         return rings
 

@@ -185,7 +185,7 @@ def _age(row: Row, moment: Moment) -> Cell:
         return _BLANK
     if facts is None or facts.start_time is None:
         return _UNKNOWN
-    return (_BLANK if row.gone else (units.duration(moment.at - facts.start_time), "dim"))
+    return _BLANK if row.gone else (units.duration(moment.at - facts.start_time), "dim")
 
 
 def _where(row: Row, _: Moment) -> Cell:

@@ -38,9 +38,7 @@ class _Kept(NamedTuple):
 class RowPainter:
     """Draws rows in one layout and view. The same line (the same object) comes again for a row that did not change."""
 
-    def __init__(
-        self, layout: Layout, view: View, offset: int = 0, uid: int = -1, mark: Mark | None = None
-    ) -> None:
+    def __init__(self, layout: Layout, view: View, offset: int = 0, uid: int = -1, mark: Mark | None = None) -> None:
         self.layout = layout
         self.view = view
         self.offset = offset
@@ -142,9 +140,7 @@ def _age_step(row: Row, at: float) -> int:
     return age if age < 3600 else -(age // 60) - 2
 
 
-def heading(
-    layout: Layout, view: View, sort: str, descending: bool, focused: bool, marked: bool = False
-) -> Line:
+def heading(layout: Layout, view: View, sort: str, descending: bool, focused: bool, marked: bool = False) -> Line:
     """The columns' names. The sort arrow follows its one, in the gap after the column where that is full."""
     arrow = view.glyphs.arrow_down if descending else view.glyphs.arrow_up
     usual = "title@bar" if focused else "dim@bar"

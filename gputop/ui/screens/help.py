@@ -115,9 +115,7 @@ class HelpScreen(Sheet[None]):
                                _SEVERITY[reason.severity][1])
         ]  # fmt: skip
         letters = [
-            line
-            for kind, letter in LETTERS.items()
-            for line in _entry(letter, _EVENTS[kind], cells, 4, "accent")
+            line for kind, letter in LETTERS.items() for line in _entry(letter, _EVENTS[kind], cells, 4, "accent")
         ]
         return (
             Part("Keys", keys),
