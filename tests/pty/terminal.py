@@ -199,7 +199,7 @@ class Terminal:
         for key in keys:
             self.send(self.code(key))
             if key == "esc":
-                time.sleep(0.15)
+                time.sleep(0.25)
 
     def code(self, key: str) -> bytes:
         if len(key) == 1:

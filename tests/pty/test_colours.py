@@ -27,11 +27,15 @@ def _colours(terminal: Terminal) -> set[str]:
 
 
 def _through_the_screens(terminal: Terminal) -> None:
-    for key, close in (("F2", "esc"), ("F9", "esc"), ("F1", "esc"), ("enter", "esc"), ("F6", "esc"), ("/", "esc")):
-        before = terminal.text()
+    for key, shows in (("F2", "Every"), ("F9", "Cancel"), ("F1", "Keys"), ("enter", "GPU memory"), ("F6", "Sort by"),
+                       ("/", "Filter:"), ("ctrl+p", "Search for")):  # fmt: skip
         terminal.press(key)
-        terminal.wait_for(lambda before=before: terminal.text() != before)
-        terminal.press(close)
+        terminal.wait_for(shows)
+        if key == "F2":
+            terminal.press("left")
+            terminal.wait_for("Saved in")  # a toast
+        terminal.press("down", "esc")
+        terminal.wait_gone(shows)
     terminal.press("c", "t", "space", "p")
     terminal.wait_for("PAUSED")
 
