@@ -90,6 +90,12 @@ def write_report(monitor: MemoryMonitor, device: int, asked: int, limit: int, fr
     return path
 
 
+def _others(bytes_: int) -> list[str]:
+    """What neither PyTorch nor anybody else has free, where *limit* is the card's size; a limit of the process's own
+    (an H200 with a fraction of 2.8 GiB) says nothing of the others."""
+    return [f"others         {_size(bytes_)} (CUDA context, libraries, other processes)"] if bytes_ >= 0 else []
+
+
 def page(
     monitor: MemoryMonitor,
     device: int,
@@ -117,7 +123,7 @@ def page(
             f"reserved       {_size(memory.reserved_bytes)} by PyTorch from the driver",
             f"cached         {_size(cached)}, of it {_size(memory.inactive_split_bytes)} stuck in segments in use",
             *([f"pending        {_size(pending)} freed, waited for by a stream"] if pending else []),
-            f"others         {_size(limit - free - memory.reserved_bytes)} (CUDA context, libraries, other processes)",
+            *_others(limit - free - memory.reserved_bytes),
             f"cache flushes  {memory.retries} (allocation retries), OOMs before this one: {memory.ooms}",
         ]
     lines += ["", f"In step {monitor.steps + 1}" + (f", phase {monitor.phase_now}" if monitor.phase_now else "") + ":"]

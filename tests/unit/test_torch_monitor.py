@@ -422,3 +422,11 @@ def test_accelerate(monkeypatch: pytest.MonkeyPatch, torch: FakeTorch) -> None:
     assert watch.history[0].labels == {"step": 4}
     assert tracker.tracker is watch
     tracker.finish()
+
+
+def test_a_limit_of_the_processs_own_makes_no_negative_memory_of_others() -> None:
+    """On an H200 with set_per_process_memory_fraction the page said: others -136.40 GiB."""
+    from gputop.torch_monitor.oom import _others
+
+    assert _others(-(136 << 30)) == []
+    assert "2.00 GiB" in _others(2 << 30)[0]
