@@ -426,6 +426,7 @@ class Dashboard(FindingsScreen):
         self.paused = not self.paused
         if not self.paused and self.gputop.poller.latest is not None:
             self.show_snapshot(self.gputop.poller.latest)
+            self.show_report(self.gputop.insight.report)
         self._draw()
 
     def action_back(self) -> None:

@@ -38,6 +38,7 @@ class FindingsScreen(Screen[None]):
     footer: Footer
     chart: HistoryChart | None
     snapshot: Snapshot | None = None
+    paused = False
     _departed_version = -1
     _departed_count = -1
 
@@ -46,7 +47,9 @@ class FindingsScreen(Screen[None]):
         raise NotImplementedError
 
     def show_report(self, report: LeakReport) -> None:
-        """Something new was found out."""
+        """Something new was found out. A paused screen is told when it goes on."""
+        if self.paused:
+            return
         insight = self.gputop.insight
         self.table.know(insight.knowledge)
         self.gpus.show_report(report)
