@@ -428,6 +428,8 @@ class Dashboard(FindingsScreen):
             self.show_snapshot(self.gputop.poller.latest)
             self.show_report(self.gputop.insight.report)
         self._draw()
+        if self.paused and self.chart is not None:
+            self.chart.hold()
 
     def action_back(self) -> None:
         self._look(self.looking_back.step(-1))

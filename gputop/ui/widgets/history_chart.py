@@ -105,6 +105,11 @@ class HistoryChart(Board, can_focus=True):
         """Whether anybody can see it: on the screen in front, or behind a dialog."""
         return bool(self.is_attached and self.display and self.size and self.screen.is_current and self.is_on_screen)
 
+    def hold(self) -> None:
+        """Stay as it is; only a picture of another size or metric, which is on its way, still comes."""
+        if self._bodies is not None and self._bodies[0][0] is not None:
+            self.builder.cancel()
+
     def on_unmount(self) -> None:
         self.builder.stop()
 
