@@ -128,7 +128,7 @@ class Player(threading.Thread):
     def interval(self, seconds: float) -> None:
         pass
 
-    def want(self, consumer: str, pids: Collection[int] | None) -> None:
+    def want(self, consumer: str, pids: Collection[int] | None, every: float = 1.0) -> None:
         """What is not in the recording cannot be had."""
 
     def refresh(self) -> None:

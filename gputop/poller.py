@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from gputop.assemble import Assembler, assemble
@@ -110,6 +111,15 @@ class _HostSide(threading.Thread):
             self._done.set()
 
 
+@dataclass(slots=True)
+class _Want:
+    """Whose facts a consumer wants, and when it had them last (monotonic)."""
+
+    pids: Collection[int] | None
+    every: float
+    read_at: float = 0.0
+
+
 class Poller(threading.Thread):
     """Samples *source* every *interval* seconds, from :meth:`start` until the process ends.
 
@@ -132,7 +142,7 @@ class Poller(threading.Thread):
         self.latest: Snapshot | None = None
         self.error: SourceError | None = None
         self._interval = interval
-        self._wants: dict[str, Collection[int] | None] = {}
+        self._wants: dict[str, _Want] = {}
         self._reader = host
         self._host = _HostSide(host)
         self._pids: frozenset[int] = frozenset()
@@ -167,9 +177,11 @@ class Poller(threading.Thread):
         self._interval = seconds
         self._wake.set()
 
-    def want(self, consumer: str, pids: Collection[int] | None) -> None:
-        """*consumer* wants fresh host facts of *pids* (None: of all). The poller reads no more than the union."""
-        self._wants[consumer] = pids
+    def want(self, consumer: str, pids: Collection[int] | None, every: float = HOST_SECONDS) -> None:
+        """*consumer* wants host facts of *pids* (None: of all) that are no older than *every* seconds. The poller reads
+        no more than the union of what is due."""
+        before = self._wants.get(consumer)
+        self._wants[consumer] = _Want(pids, every, before.read_at if before is not None else 0.0)
 
     def refresh(self) -> None:
         """Sweep now."""
@@ -340,8 +352,11 @@ class Poller(threading.Thread):
         if now - self._host_at < HOST_SECONDS * 0.9:
             return
         self._host_at = now
-        wants = list(self._wants.values())
-        fresh = None if None in wants else frozenset().union(*[pids for pids in wants if pids is not None])
+        due = [want for want in list(self._wants.values()) if now - want.read_at >= want.every * 0.9]
+        for want in due:
+            want.read_at = now
+        wanted = [want.pids for want in due]
+        fresh = None if None in wanted else frozenset().union(*[pids for pids in wanted if pids is not None])
         self._host.ask(self._pids, fresh)
 
     def _publish(self, snapshot: Snapshot) -> None:

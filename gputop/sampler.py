@@ -19,8 +19,8 @@ class Sampler(Protocol):
     interval: float  # seconds between snapshots as asked for
     released: bool  # all GPU handles are let go of
 
-    def want(self, consumer: str, pids: Collection[int] | None) -> None:
-        """*consumer* wants fresh host facts of *pids* (None: of all)."""
+    def want(self, consumer: str, pids: Collection[int] | None, every: float = 1.0) -> None:
+        """*consumer* wants host facts of *pids* (None: of all) that are no older than *every* seconds."""
         ...
 
     def refresh(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import cached_property
+from typing import Final
 
 from gputop import locations
 from gputop.bus import Bus, LeaksReported, SnapshotTaken
@@ -15,6 +16,8 @@ from gputop.processes.report import Investigator, LeakReport
 from gputop.sampler import Sampler
 from gputop.settings import Settings
 from gputop.ui.knowledge import Knowledge
+
+LEAK_FACTS: Final = 5.0  # seconds: the rules look at minutes, and 512 processes cost 7 ms each time
 
 
 class Insight:
@@ -50,7 +53,7 @@ class Insight:
         if self._watch is None:
             return
         self._bus.subscribe(SnapshotTaken, self._observe, every=True)
-        self._sampler.want("leaks", None)
+        self._sampler.want("leaks", None, every=LEAK_FACTS)
         self._watch.start()
         if self._sampler.latest is not None:
             self._observe(SnapshotTaken(self._sampler.latest))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from gputop.history import BUCKET_SECONDS, NAN, Buckets, History, Track, Trend
 from gputop.model import Snapshot
 
 if TYPE_CHECKING:
     from gputop.recording.tape import Tape
+
+
+EVERY: Final = 0.95  # seconds between readings kept
 
 
 class LookingBack:
@@ -20,9 +23,13 @@ class LookingBack:
         self.snapshot: Snapshot | None = None
         self._tape: Tape | None = None
         self._first: Snapshot | None = None
+        self._kept_at = 0.0
 
     def add(self, snapshot: Snapshot) -> None:
-        """Keep the newest snapshot."""
+        """Keep the newest snapshot, one a second at the most: a reading costs a third of a millisecond and more."""
+        if 0 <= snapshot.taken_at - self._kept_at < EVERY:
+            return
+        self._kept_at = snapshot.taken_at
         if self._tape is None:
             if self._first is None:
                 self._first = snapshot

@@ -56,7 +56,7 @@ def differences(seen: list[list[Cell]], expected: list[list[Cell]]) -> str:
 def _pause(terminal: Terminal) -> None:
     terminal.press("p")
     terminal.wait_for("PAUSED")
-    terminal.wait_quiet(2)  # the chart's thread may still draw
+    terminal.wait_quiet(0.8)  # the chart's thread may just be drawing
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def test_the_window_takes_any_size_while_it_runs(gputop: Start, demo: str) -> No
     terminal.wait_for(lambda: drawn_whole(terminal))
     terminal.press("p")
     terminal.wait_for("PAUSED")
-    terminal.wait_quiet(2)
+    terminal.wait_quiet(0.8)
     assert_exact(terminal)
 
 
