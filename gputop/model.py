@@ -16,6 +16,7 @@ import dataclasses
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 # --------------------------------------------------------------------------- text
@@ -85,6 +86,7 @@ EVENT_REASONS: Final = (
 )
 
 
+@lru_cache(256)
 def event_reasons(mask: int | None) -> tuple[EventReason, ...] | None:
     """The reasons set in *mask*, worst first; None where the driver does not say."""
     if mask is None:

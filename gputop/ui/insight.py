@@ -17,6 +17,7 @@ from gputop.sampler import Sampler
 from gputop.settings import Settings
 from gputop.ui.knowledge import Knowledge
 
+JOURNAL: Final = 0.95  # seconds between looks for events, where nothing came, went or failed
 LEAK_FACTS: Final = 5.0  # seconds: the rules look at minutes, and 512 processes cost 7 ms each time
 
 
@@ -40,6 +41,8 @@ class Insight:
         self._keeps_log = keeps_log
         self._sampler, self._bus, self._settings = sampler, bus, settings
         self._watch: LeakWatch | None = None
+        self._glance: tuple[int, list[bool]] = (-1, [])
+        self._journal_at = 0.0
         if investigator is not None:
             self._watch = LeakWatch(investigator, settings, lambda report: bus.publish(LeaksReported(report)))
 
@@ -81,6 +84,10 @@ class Insight:
             self._watch.stop()
 
     def _observe(self, message: SnapshotTaken) -> None:
-        self.journal.observe(message.snapshot, self._settings)
+        snapshot = message.snapshot
         if self._watch is not None:
-            self._watch.observe(message.snapshot)
+            self._watch.observe(snapshot)
+        glance = len(snapshot.processes), [gpu.error is None for gpu in snapshot.gpus]
+        if glance != self._glance or not 0 <= snapshot.taken_at - self._journal_at < JOURNAL:
+            self._glance, self._journal_at = glance, snapshot.taken_at
+            self.journal.observe(snapshot, self._settings)
