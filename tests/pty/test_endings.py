@@ -109,6 +109,8 @@ def test_a_crash_restores_the_terminal_and_says_what_happened(gputop: Start, hom
     said = _seen_after(terminal)
     assert "RuntimeError" in said and "a bug" in said and len(said.splitlines()) <= 4, said
     assert "\x1b[31m" not in terminal.left_behind.decode()
+    log = home / ".local" / "state" / "gputop" / "crash.log"
+    assert "crash.log" in said and "RuntimeError" in log.read_text()  # for whoever mends it
 
 
 def test_a_fault_of_ours_in_the_sweeping_thread_is_not_a_frozen_screen(gputop: Start) -> None:
