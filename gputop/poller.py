@@ -447,6 +447,6 @@ class Poller(threading.Thread):
         while not self._ended.is_set():
             with self._gate.entered() as inside:
                 if inside:
-                    self._source.wait_events(0.4)
+                    self._source.wait_events(0.8)
             if not inside:
                 self._ended.wait(0.4)

@@ -19,7 +19,7 @@ from gputop.model import Snapshot, replace
 from gputop.processes.report import Investigator, LeakReport
 from gputop.settings import Settings
 
-PERIOD: Final = 1.0
+PERIOD: Final = 2.0  # seconds between looks: the rules speak of 5 s and more
 
 
 class LeakWatch(threading.Thread):

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 
 from gputop import units
-from gputop.model import Snapshot
+from gputop.model import Host, Snapshot
 from gputop.ui.board import Board
 from gputop.ui.cells import Line, Span, fit, width
 from gputop.ui.gpu_parts import short_name
@@ -73,8 +73,13 @@ def _right(snapshot: Snapshot, cells: int, asked: float, dot: str) -> Span:
 class HostLine(Board):
     """One line about the host: CPU, memory, load; and what is wrong with the whole machine."""
 
+    _shown: tuple[Host, View, int] | None = None
+
     def show_snapshot(self, snapshot: Snapshot, view: View) -> None:
-        self.show([host_line(snapshot, view, self.cells)])
+        shown = snapshot.host, view, self.cells
+        if shown != self._shown:
+            self._shown = shown
+            self.show([host_line(snapshot, view, self.cells)])
 
 
 def host_line(snapshot: Snapshot, view: View, cells: int) -> Line:
