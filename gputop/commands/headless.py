@@ -20,7 +20,8 @@ FIRST_READING: Final = 3.0  # seconds after which it goes on without one: a GPU 
 
 
 class Headless:
-    """A poller on *machine*, with fresh facts of the processes *pids* (None: all). Raises SourceError where its first reading fails; what fails later is in the snapshots."""
+    """A poller on *machine*, with fresh facts of the processes *pids* (None: all). Raises SourceError where its first
+    reading fails; what fails later is in the snapshots."""
 
     def __init__(self, machine: Machine, interval: float, pids: Collection[int] | None) -> None:
         gc.disable()  # what start-up makes is no garbage; see run()

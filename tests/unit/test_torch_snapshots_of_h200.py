@@ -15,7 +15,7 @@ from gputop.memory.torch_snapshot import open_snapshot
 
 FOLDER = Path(__file__).parent.parent / "data" / "h200"
 KEYS = ("reserved", "allocated", "active", "requested", "inactive_split", "peak_requested")
-#: What memory_stats() said, bytes; torch's peak is the process's, ours begins with the first entry (None: not the same).
+#: What memory_stats() said, bytes; its peak is the process's, ours begins with the first entry (None: not the same).
 SAID = {
     "plain": (132120576, 76554240, 76554240, 76554240, 13623296, 112259076),
     "expandable": (127926272, 76554240, 76554240, 76554240, 0, 112259076),

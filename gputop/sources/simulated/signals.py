@@ -84,7 +84,6 @@ class SimulatedSignals:
             return kin_among([self._host.facts_of(process, t) for process in living], of)
 
 
-
 def _name(number: int) -> str:
     try:
         return signal.Signals(number).name
