@@ -162,12 +162,18 @@ def _session(stat: Path) -> int:
     return int(stat.read_text().rpartition(")")[2].split()[3])
 
 
+def _all_threads_stopped(pid: int) -> bool:
+    """Whether each thread's state in /proc/PID/task/TID/stat is T."""
+    stats = (task / "stat" for task in Path(f"/proc/{pid}/task").iterdir())
+    return all(stat.read_text().rpartition(")")[2].split()[0] == "T" for stat in stats)
+
+
 def make(act: Act) -> None:
     """Turn what was started into the leak it is about."""
     if act.name == "stopped":
         os.kill(act.parent, signal.SIGSTOP)
-        while Path(f"/proc/{act.parent}/stat").read_text().rpartition(")")[2].split()[0] != "T":
-            time.sleep(0.01)  # SIGTERM has the lower number: of two that are pending, it would be first
+        while not _all_threads_stopped(act.parent):  # a thread that still runs would take SIGTERM for all of them
+            time.sleep(0.01)
         os.kill(act.parent, signal.SIGTERM)  # pending: the memory stays
     else:
         act.kill_parent()
