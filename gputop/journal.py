@@ -79,6 +79,7 @@ class _Track:
     facts: HostFacts | None
     peak: int | None = None
     dead: bool = False
+    died_at: float | None = None  # where it was seen to die; the driver may list it on while it takes memory down
     jumps: dict[tuple[str, int | None], tuple[Event, int]] = field(default_factory=dict)  # place: and bytes before
 
 
@@ -211,6 +212,7 @@ class Journal:
             held = units.size(_total(parts), unit)
             words = f"{_called(track)} died{_lived(track, now)}; the driver still lists it with {held}"
             self._process_event(track, now, Kind.DEAD, words, Severity.WARNING)
+            track.died_at = now
         track.dead = dead
         before = {(part.gpu_uuid, part.gpu_instance_id): part.memory_bytes for part in track.parts}
         for part in parts:
@@ -241,19 +243,22 @@ class Journal:
         )
 
     def _depart(self, track: _Track, now: float, unit: str) -> None:
-        peak = f"; peak {units.size(track.peak, unit)} on {_where(track.parts)}" if track.peak is not None else ""
+        largest = max(track.parts, key=lambda part: part.memory_bytes or 0)
         if track.dead:
             words = f"the memory of dead {_called(track)} is back ({units.size(_total(track.parts), unit)})"
             self._process_event(track, now, Kind.FREED, words, Severity.INFO)
-            return
-        words = f"{_called(track)} exited{_lived(track, now)}{peak}"
-        largest = max(track.parts, key=lambda part: part.memory_bytes or 0)
-        words += self._circumstances(largest, unit)
-        self._process_event(track, now, Kind.EXIT, words, Severity.NORMAL)
+            if track.died_at is None:
+                return  # nobody saw it alive
+        else:
+            peak = f"; peak {units.size(track.peak, unit)} on {_where(track.parts)}" if track.peak is not None else ""
+            words = f"{_called(track)} exited{_lived(track, now)}{peak}"
+            words += self._circumstances(largest, unit)
+            self._process_event(track, now, Kind.EXIT, words, Severity.NORMAL)
+            track.died_at = now
         part = GpuProcess(
             largest.pid, largest.gpu_uuid, largest.kind, largest.gpu_index, memory_bytes=track.peak, exists=False
         )
-        self.departed.append(Departed(part, track.facts, now, track.first_seen))
+        self.departed.append(Departed(part, track.facts, track.died_at, track.first_seen))
 
     def _circumstances(self, part: GpuProcess, unit: str) -> str:
         """How full its GPU was when it was seen last, and who held most of it: what an out-of-memory death needs."""

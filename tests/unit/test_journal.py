@@ -57,10 +57,19 @@ def test_dead_pid_that_keeps_its_memory_is_told_when_it_dies_and_when_it_is_free
     story = Story()
     story.see(process(7, gib=38))
     (dead,) = story.see(process(7, gib=38, host=None, exists=False))
+    died_at = TAKEN_AT + story.at
     assert dead.kind is Kind.DEAD and "the driver still lists it with 38.0G" in dead.words
     (freed,) = story.see()
     assert freed.kind is Kind.FREED and "38.0G" in freed.words
-    assert not story.journal.departed
+    (gone,) = story.journal.departed
+    assert gone.process.pid == 7 and gone.exited_at == died_at and gone.process.memory_bytes == 38 * GIB
+
+
+def test_dead_pid_that_nobody_saw_alive_has_not_exited_when_its_memory_is_back() -> None:
+    story = Story()
+    story.see(process(7, gib=38, host=None, exists=False))
+    (freed,) = story.see()
+    assert freed.kind is Kind.FREED and not story.journal.departed
 
 
 def test_loading_in_many_steps_is_one_jump_and_a_slow_rise_is_none() -> None:
