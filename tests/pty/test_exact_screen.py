@@ -65,7 +65,7 @@ def _pause(terminal: Terminal) -> None:
 )
 def test_after_many_small_updates_every_cell_is_right(gputop: Start, demo: str, columns: int, rows: int) -> None:
     terminal = gputop(f"--demo={demo}", "-d", "100ms", columns=columns, rows=rows)
-    time.sleep(3)
+    time.sleep(2)
     terminal.press("down", "t", "down", "down", "space", "right", "I")
     time.sleep(2)
     _pause(terminal)
@@ -75,9 +75,8 @@ def test_after_many_small_updates_every_cell_is_right(gputop: Start, demo: str, 
         before = terminal.text()
         terminal.press(key)
         terminal.wait_for(lambda before=before: terminal.text() != before)
-        time.sleep(0.3)
-        terminal.press(close)
         time.sleep(0.2)
+        terminal.press(close)
     _pause(terminal)
     assert_exact(terminal)
 
