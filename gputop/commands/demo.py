@@ -7,14 +7,17 @@ story begins when one looks (a GPU that will be lost, a run out of memory) have 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Final
 
 from gputop.assemble import Assembler, assemble
 from gputop.history import History
+from gputop.model import Snapshot
 from gputop.sources import Source
 
 PAST: Final = 600.0  # seconds
 STEP: Final = 4.0
+TRIALS: Final = 3
 PATIENCE: Final = 0.3  # seconds of computing; a machine that takes longer has a shorter past
 STORIES: Final = frozenset({"lost-gpu", "busy-oom", "slow", "hang", "empty", "no-gpus", "crowd", "thousand"})
 
@@ -28,8 +31,14 @@ class RewindableClock:
     def rewind(self, seconds: float) -> None:
         self._now = time.time() - seconds
 
+    @property
+    def behind(self) -> float:
+        """Seconds between it and the present."""
+        return 0.0 if self._now is None else max(0.0, time.time() - self._now)
+
     def step(self, seconds: float) -> bool:
-        """Go on; False when the present is reached."""
+        """Go on, never back; False when the present is reached."""
+        seconds = max(0.0, seconds)
         if self._now is None or self._now + seconds >= time.time():
             return False
         self._now += seconds
@@ -43,12 +52,24 @@ class RewindableClock:
 
 
 def remember(source: Source, history: History, clock: RewindableClock) -> None:
-    """Fill *history* with what *source*, which lives by *clock*, shows from then until now."""
+    """Fill *history* with what *source*, which lives by *clock*, shows from then until now; later than then where the
+    machine is too slow to compute all of it in :data:`PATIENCE`."""
     source.open()
     assembler = Assembler()
-    deadline = time.monotonic() + PATIENCE
-    while clock.step(STEP) and time.monotonic() < deadline:
+
+    def read() -> Snapshot:
         readings = [source.read(slot) for slot in range(source.count())]
-        history.add(assemble(clock(), readings, {}, {}, assembler=assembler, interval=STEP))
+        return assemble(clock(), readings, {}, {}, assembler=assembler, interval=STEP)
+
+    affordable = PATIENCE / max(_seconds_of(read) for _ in range(TRIALS))
+    clock.step(clock.behind - max(2, affordable) * STEP)  # what is left out is the oldest: no gap before now
+    while clock.step(STEP):
+        history.add(read())
     clock.catch_up()
     source.close()
+
+
+def _seconds_of(call: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started

@@ -1,0 +1,47 @@
+"""The demo's invented past: it reaches the present however slow the machine is."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+
+import pytest
+
+from gputop.commands import demo
+from gputop.commands.demo import PAST, STEP, RewindableClock, remember
+from gputop.history import History
+from gputop.model import Snapshot
+from gputop.sources.simulated import simulated_machine
+
+
+class Recorder(History):
+    """Keeps the times of what is added."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times: list[float] = []
+
+    def add(self, snapshot: Snapshot) -> None:
+        self.times.append(snapshot.taken_at)
+        super().add(snapshot)
+
+
+def remembered() -> list[float]:
+    clock, history = RewindableClock(), Recorder()
+    clock.rewind(PAST)
+    remember(simulated_machine("2xh200", 0, clock).source, history, clock)
+    return history.times
+
+
+@pytest.mark.parametrize("patience", [3600.0, 0.02, 0.0], ids=["fast", "slow", "far too slow"])
+def test_the_chart_of_a_demo_on_a_busy_machine_has_no_hole_before_now(
+    monkeypatch: pytest.MonkeyPatch, patience: float
+) -> None:
+    monkeypatch.setattr(demo, "PATIENCE", patience)
+    times = remembered()
+    assert all(later - earlier == pytest.approx(STEP, abs=0.01) for earlier, later in pairwise(times))
+    assert time.time() - times[-1] < 2 * STEP
+    if patience == 3600.0:
+        assert times[-1] - times[0] > PAST - 4 * STEP
+    if patience == 0.0:
+        assert len(times) <= 2
