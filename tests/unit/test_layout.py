@@ -182,6 +182,12 @@ def test_footer_fits_and_knows_where_its_keys_are(cells):
     assert all(0 <= start < end <= cells for start, end, _ in places)
 
 
+@given(st.integers(80, 300), st.text("PAUSED 0123", max_size=10))
+def test_from_80_columns_on_no_key_falls_off_the_footer_to_make_room_for_letters(cells, note):
+    keys = [key for key in KEYS if key.footer]
+    assert [key for _, _, key in footer_line(keys, cells, note)[1]] == keys
+
+
 def test_letters_that_torn_escape_sequences_leave_behind_are_bound_to_nothing():
     assert not TORN & {key for entry in KEYS for key in entry.keys}
 

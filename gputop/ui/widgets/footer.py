@@ -1,4 +1,4 @@
-"""The last line: the F-keys, with their letter twins where there is room. A click on one is its key."""
+"""The last line: the F-keys, with their letter twins where all of it has room. A click on one is its key."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from textual import events
 from gputop.ui.board import Board
 from gputop.ui.cells import Line, Span, fit, width
 from gputop.ui.keys import KEYS, Key
-
-LETTERS_FROM = 100  # columns
 
 
 class Footer(Board):
@@ -35,18 +33,14 @@ class Footer(Board):
 
 def footer_line(keys: list[Key], cells: int, note: str = "") -> tuple[Line, list[tuple[int, int, Key]]]:
     """The line, and where each key stands on it."""
-    letters = cells >= LETTERS_FROM
+    pieces = [_piece(key, letters=True) for key in keys]
+    if sum(map(_width, pieces)) + width(note) > cells:
+        pieces = [_piece(key, letters=False) for key in keys]
     spans: list[Span] = []
     places: list[tuple[int, int, Key]] = []
     x = 0
-    for key in keys:
-        label = f" {key.letter}" if letters else ""
-        piece: list[Span] = [
-            (f" {key.fkey}", "key+b@bar"),
-            (f"{label}", "accent@bar"),
-            (f" {key.footer} " if letters else key.footer, "text@bar"),
-        ]
-        taken = sum(width(text) for text, _ in piece)
+    for key, piece in zip(keys, pieces, strict=True):
+        taken = _width(piece)
         if x + taken > cells:
             break
         spans += piece
@@ -54,3 +48,13 @@ def footer_line(keys: list[Key], cells: int, note: str = "") -> tuple[Line, list
         x += taken
     spans.append((fit(f"{note} ", cells - x, right=True) if note else " " * (cells - x), "warning+b@bar"))
     return tuple(spans), places
+
+
+def _piece(key: Key, letters: bool) -> list[Span]:
+    if letters:
+        return [(f" {key.fkey}", "key+b@bar"), (f" {key.letter}", "accent@bar"), (f" {key.footer} ", "text@bar")]
+    return [(f" {key.fkey}", "key+b@bar"), (key.footer, "text@bar")]
+
+
+def _width(piece: list[Span]) -> int:
+    return sum(width(text) for text, _ in piece)
