@@ -162,6 +162,12 @@ async def test_no_leak_is_said_and_what_is_not_sure_too() -> None:
         assert "No leak is seen" in text and "Not sure: 37 of root not permitted: run gputop as root" in text
 
 
+async def test_a_dead_pid_that_is_not_judged_yet_is_not_kept_quiet_about() -> None:
+    async with showing(screen(LeakReport(TAKEN_AT, ghosts=(GHOST,))), (60, 24)) as (app, _):
+        text = flat(app.text())
+        assert "No leak is seen" in text and f"{GHOST.pid} is dead and still listed" in text
+
+
 @pytest.mark.parametrize("size", [(80, 24), (60, 12), (200, 60)])
 @pytest.mark.parametrize("glyphs", [VIEW.glyphs, ASCII])
 async def test_every_size_and_hostile_names(size: tuple[int, int], glyphs: Any) -> None:

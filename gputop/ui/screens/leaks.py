@@ -318,7 +318,14 @@ class LeaksScreen(Screen[None]):
         else:
             when = time.strftime("%H:%M:%S", time.localtime(self.report.taken_at)) if self.report.taken_at else ""
             words = f"No leak is seen ({when})." if when else "Nothing has been looked at yet."
-            lines = [((words, "good" if when and not self.report.unsure else "text"),)]
+            sure = bool(when) and not self.report.unsure and not self.report.ghosts
+            lines = [((words, "good" if sure else "text"),)]
+            for ghost in self.report.ghosts:  # not judged yet: the driver takes a moment to tear down what has ended
+                about = f"{ghost.pid} is dead and still listed ({self.view.memory(ghost.memory_bytes).strip()})"
+                lines += [
+                    ((part, "ghost"),)
+                    for part in wrap(f"{about}: judged when it has stayed so for some seconds", cells)
+                ]
         scan = self.report.scan
         if scan is not None and not scan.complete and not any(scan.words() in words for words in self.report.unsure):
             lines += [((part, "warning"),) for part in wrap(scan.words(), cells)]
