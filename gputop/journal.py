@@ -92,6 +92,7 @@ class Journal:
         self.version = 0
         self._tracks: dict[int, _Track] | None = None  # by pid; None: nothing was seen yet
         self._before: tuple[GpuProcess, ...] = ()
+        self._unread = False  # a process that is gone was on a GPU that did not answer: to be looked at again
         self._gpus: dict[str, Gpu] = {}
         self._xids: dict[str, float] = {}  # GPU's UUID: time of the newest known
         self._throttled: dict[tuple[str, int], float] = {}  # (UUID, bit): when it was seen last
@@ -102,7 +103,7 @@ class Journal:
         first = self._tracks is None
         for gpu in snapshot.gpus:
             self._observe_gpu(gpu, snapshot.taken_at, settings, first)
-        if first or snapshot.processes is not self._before:
+        if first or self._unread or snapshot.processes is not self._before:
             self._observe_processes(snapshot, first, settings)
         self._gpus = {gpu.uuid: gpu for gpu in snapshot.gpus}
 
@@ -175,7 +176,8 @@ class Journal:
     def _observe_processes(self, snapshot: Snapshot, first: bool, settings: Settings) -> None:
         now, unit = snapshot.taken_at, settings.memory_unit
         tracks = self._tracks or {}
-        changed = _changed(self._before, snapshot.processes)
+        changed = None if self._unread else _changed(self._before, snapshot.processes)
+        self._unread = False
         found: dict[int, list[GpuProcess]] = {}
         for process in snapshot.processes:
             if changed is None or process.pid in changed:
@@ -198,7 +200,9 @@ class Journal:
             if total is not None and (track.peak is None or total > track.peak):
                 track.peak = total
         for pid in [pid for pid in tracks if pid not in found] if changed is None else ():
-            if not any(part.gpu_uuid in unread for part in tracks[pid].parts):
+            if any(part.gpu_uuid in unread for part in tracks[pid].parts):
+                self._unread = True
+            else:
                 self._depart(tracks.pop(pid), now, unit)
         self._tracks, self._before = tracks, snapshot.processes
 

@@ -116,6 +116,15 @@ def test_lost_gpu_takes_no_process_with_it() -> None:
     assert back.kind is Kind.BACK
 
 
+def test_exit_while_its_gpu_was_late_is_told_when_the_gpu_answers() -> None:
+    story, stays = Story(), process(2)
+    story.see(process(1), stays)
+    assert story.see(stays, late=True) == []
+    (end,) = story.see(stays)  # nothing has changed since, but that the GPU answers
+    assert end.kind is Kind.EXIT and end.words.startswith("1 ")
+    assert story.see(stays) == []
+
+
 def test_xid_throttling_and_thresholds() -> None:
     story = Story(DEFAULTS.changed(threshold_temperature=Thresholds(70, 80)))
     story.see()
