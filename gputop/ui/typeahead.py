@@ -1,4 +1,4 @@
-"""Keys in the order they were typed, each after what the one before it has done."""
+"""Keys and clicks in the order they came, each after what the one before it has done."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from textual.message_pump import MessagePump
 from textual.timer import Timer
 
 ReturnT = TypeVar("ReturnT")
-_Typed: TypeAlias = events.Key | events.Paste
+_Typed: TypeAlias = events.Key | events.Paste | events.MouseDown | events.MouseUp  # a click does not overtake keys
 _PATIENCE: Final = 2.0  # seconds; should a widget vanish with the mark, keys must not wait for it for ever
 
 
