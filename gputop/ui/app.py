@@ -6,21 +6,19 @@ import asyncio
 import gc
 import os
 import sys
-import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from rich.text import Text
 from textual.app import SystemCommand
 from textual.binding import Binding
 from textual.filter import LineFilter
 from textual.screen import Screen
 
-from gputop import __version__, locations, settings_file
+from gputop import settings_file
 from gputop.bus import Bus, GpuBack, GpuLost, LeaksReported, SnapshotTaken
 from gputop.history import History
-from gputop.model import Snapshot, clean_text
+from gputop.model import Snapshot
 from gputop.processes import Signals
 from gputop.processes.report import Investigator
 from gputop.sampler import Sampler
@@ -28,6 +26,7 @@ from gputop.settings import Settings
 from gputop.text import unicode_works
 from gputop.ui import leaving, plain_widgets
 from gputop.ui.board import Board
+from gputop.ui.crash import crash_report
 from gputop.ui.glyphs import ASCII, UNICODE
 from gputop.ui.insight import Insight
 from gputop.ui.messages import GpuEvent, ReportArrived, SnapshotArrived
@@ -214,16 +213,7 @@ class GputopApp(TypeaheadApp[None]):
         gc.enable()
 
     def _fatal_error(self) -> None:
-        """A fault of ours: a sentence for the user, the traceback for whoever mends it."""
-        words = f"gputop: an internal error ended the dashboard: {sys.exc_info()[1]!r}"
-        try:
-            path = locations.state_directory() / "crash.log"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"gputop {__version__}\n{traceback.format_exc()}")
-            words += f". Please report it with {locations.short(path)}"
-        except OSError as error:
-            words += f" (the details could not be written: {error})"
-        self._exit_renderables.append(Text(clean_text(words, 2000)))
+        self._exit_renderables.append(crash_report("dashboard"))
         self._close_messages_no_wait()
 
     def _on_snapshot_taken(self, message: SnapshotTaken) -> None:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from rich.text import Text
 from textual.binding import Binding
 from textual.screen import Screen
 
-from gputop import __version__, locations
-from gputop.model import clean_text
 from gputop.settings import Settings
 from gputop.text import unicode_works
 from gputop.ui import leaving
 from gputop.ui.board import Board
+from gputop.ui.crash import crash_report
 from gputop.ui.glyphs import ASCII, UNICODE
 from gputop.ui.palette import DARK, MONOCHROME, SIXTEEN, THEMES, Palette
 from gputop.ui.screens.torch_snapshot import TorchSnapshotScreen
@@ -83,14 +80,5 @@ class TorchSnapshotApp(TypeaheadApp[None]):
         self.exit(return_code=0)
 
     def _fatal_error(self) -> None:
-        """A fault of ours: a sentence for the user, the traceback for whoever mends it."""
-        words = f"gputop: an internal error ended the viewer: {sys.exc_info()[1]!r}"
-        try:
-            path = locations.state_directory() / "crash.log"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"gputop {__version__}\n{traceback.format_exc()}")
-            words += f". Please report it with {locations.short(path)}"
-        except OSError as error:
-            words += f" (the details could not be written: {error})"
-        self._exit_renderables.append(Text(clean_text(words, 2000)))
+        self._exit_renderables.append(crash_report("viewer"))
         self._close_messages_no_wait()
