@@ -198,6 +198,7 @@ class GputopApp(TypeaheadApp[None]):
         self.bus.attach(loop)
         self.theme_changed_signal.subscribe(self, lambda _: self.dashboard.rearrange())
         self.app_resume_signal.subscribe(self, lambda _: self.action_repaint())  # the shell wrote in between
+        self.insight.follow()
         self.set_timer(SETTLED, self._settle)
         self.set_timer(PAINTED, self.insight.start)
         for words in self.settings_problems:

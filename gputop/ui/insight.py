@@ -51,15 +51,20 @@ class Insight:
         """Takes a line for every signal."""
         return ActionLog(locations.state_directory() / "actions.log") if self._keeps_log else None
 
-    def start(self) -> None:
-        """From the event loop, when the first picture is drawn."""
+    def follow(self) -> None:
+        """From the event loop, before the first picture: of what ends a moment later, it must be known that it was."""
         if self._watch is None:
             return
         self._bus.subscribe(SnapshotTaken, self._observe, every=True)
-        self._sampler.want("leaks", None, every=LEAK_FACTS)
-        self._watch.start()
         if self._sampler.latest is not None:
             self._observe(SnapshotTaken(self._sampler.latest))
+
+    def start(self) -> None:
+        """Begin to look for leaks, when the first picture is drawn."""
+        if self._watch is None:
+            return
+        self._sampler.want("leaks", None, every=LEAK_FACTS)
+        self._watch.start()
 
     def take(self, report: LeakReport) -> None:
         self.report, self.knowledge = report, Knowledge(report)

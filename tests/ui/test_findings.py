@@ -195,6 +195,24 @@ async def test_ghost_is_named_with_its_holders_and_f9_ends_them(tmp_path: Path) 
         await until(lambda: "61020" not in text_of(app).split("61020 on GPU")[0], "the row to go")
 
 
+async def test_what_exited_before_the_screen_showed_it_gone_is_a_grey_line_as_soon_as_it_does(tmp_path: Path) -> None:
+    """The journal reads every snapshot, the screen shows some: it may be a snapshot behind."""
+    async with dashboard(tmp_path, "leak") as (app, _):
+        await until(lambda: app.dashboard.snapshot is not None, "a picture")
+        screen: Any = app.dashboard
+        screen.paused = True  # nothing comes in between
+        snapshot = screen.snapshot
+        gone = next(process for process in snapshot.processes if process.host is not None)
+        now = snapshot.taken_at
+        app.insight.journal.departed.append(Departed(gone, gone.host, now, now - 60))
+        screen.show_departed(now)
+        assert not screen.table._rows.departed, "it is still listed"
+        others = tuple(process for process in snapshot.processes if process.pid != gone.pid)
+        screen.snapshot = replace(snapshot, processes=others)
+        screen.show_departed(now)
+        assert [row.process.pid for row in screen.table._rows.departed] == [gone.pid]
+
+
 async def test_keys_group_mark_and_the_leaks_view(tmp_path: Path) -> None:
     async with dashboard(tmp_path, "leak") as (app, pilot):
         await until(lambda: app.insight.report.those(Verdict.LEAK), "a report")

@@ -318,7 +318,8 @@ def test_a_slurm_job_lives_as_long_as_a_cgroup_of_it(tmp_path: Path) -> None:
 
 @root
 def test_of_another_users_process_is_told_what_anybody_may_see() -> None:
-    with child(env={**os.environ, "RANK": "3"}) as process:
+    # a session of its own: where the tests run in a container, the leader of theirs is out of sight
+    with child(env={**os.environ, "RANK": "3"}, start_new_session=True) as process:
 
         def peep() -> list[object]:
             found = look(process.pid)

@@ -39,8 +39,7 @@ class FindingsScreen(Screen[None]):
     chart: HistoryChart | None
     snapshot: Snapshot | None = None
     paused = False
-    _departed_version = -1
-    _departed_count = -1
+    _departed: tuple[list[Departed], str] = [], ""  # the grey lines, and the unit their sizes are in
 
     @property
     def gputop(self) -> GputopApp:
@@ -69,19 +68,21 @@ class FindingsScreen(Screen[None]):
             self.chart.journal = journal
         minutes = self.gputop.settings.exited_minutes
         found = journal.departed_since(now - 60 * minutes) if minutes else []
-        if (journal.version, len(found)) == (self._departed_version, self._departed_count):
-            return
-        self._departed_version, self._departed_count = journal.version, len(found)
+        if found:
+            # The journal may have read a later snapshot than the screen shows: until that is shown too, one that
+            # exited is still listed there, as one that is on a GPU again is.
+            snapshot = self.snapshot or Snapshot(now)
+            gpus = {gpu.uuid for gpu in snapshot.gpus}
+            listed = {process.key for process in snapshot.processes}
+            found = [
+                one
+                for one in found
+                if one.process.gpu_uuid in gpus and (one.facts is None or one.facts.key not in listed)
+            ][:MOST_DEPARTED]
         unit = self.gputop.settings.memory_unit
-        snapshot = self.snapshot or Snapshot(now)
-        gpus = {gpu.uuid for gpu in snapshot.gpus}
-        back = {process.key for process in snapshot.processes}  # on a GPU again
-        rows = [
-            departed_row(one, unit)
-            for one in found
-            if one.process.gpu_uuid in gpus and (one.facts is None or one.facts.key not in back)
-        ]
-        self.table.keep_departed(tuple(rows[:MOST_DEPARTED]))
+        if self._departed != (found, unit):
+            self._departed = found, unit
+            self.table.keep_departed(tuple(departed_row(one, unit) for one in found))
 
     # -- keys
 
