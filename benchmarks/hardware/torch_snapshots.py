@@ -2,9 +2,9 @@
 
     python benchmarks/hardware/torch_snapshots.py        (on a machine with a GPU and torch; $OUT: where files go)
 
-Each story runs in a process of its own: plain and expandable segments, several streams, a CUDA graph's private pool, a
-ring that overflows, recording that begins late, a deliberate leak, an OOM dumped from the observer. It prints a table
-and leaves small .pickle.gz files in $OUT for tests/data, each with the figures it must agree with (.json).
+Each story runs in a process of its own, several at a time: plain and expandable segments, several streams, a CUDA
+graph's private pool, a ring that overflows, recording that begins late, a deliberate leak, an OOM dumped from the
+observer. It prints a table and leaves small .pickle.gz files in $OUT for tests/data, each with the figures it must agree with (.json).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -237,12 +238,17 @@ def main() -> int:
     out.mkdir(parents=True, exist_ok=True)
     wanted = sys.argv[1:] or list(STORIES)
     wrong = 0
-    for name in wanted:
+
+    def tell(name: str) -> tuple[float, subprocess.CompletedProcess[str]]:
         env = {**os.environ, **STORIES[name][1], "STORY": name, "STORY_OUT": str(out)}
         started = time.perf_counter()
         done = subprocess.run([sys.executable, __file__, "--story", name], env=env, capture_output=True, text=True)
+        return time.perf_counter() - started, done
+
+    told = ThreadPoolExecutor(min(len(wanted), os.cpu_count() or 1)).map(tell, wanted)
+    for name, (lasted, done) in zip(wanted, told, strict=True):
+        print(f"{name}: {lasted:.1f} s", flush=True)
         path = out / f"{name}.pickle"
-        print(f"{name}: {time.perf_counter() - started:.1f} s", flush=True)
         if not path.exists():
             print(f"    no snapshot: {done.stderr.strip().splitlines()[-1:] or done.returncode}")
             wrong += 1

@@ -10,6 +10,7 @@ import warnings
 from pathlib import Path
 
 warnings.simplefilter("ignore")
+STACK_DEPTH = 5
 
 import torch  # noqa: E402
 from torch.profiler import ProfilerActivity, profile, record_function  # noqa: E402
@@ -17,7 +18,7 @@ from torch.profiler import ProfilerActivity, profile, record_function  # noqa: E
 
 def train(step_done, steps: int = 3) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(128, 256), torch.nn.ReLU(), torch.nn.Linear(256, 64))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, foreach=True)  # ops that take lists of tensors
     keep = []
     for step in range(steps):
         batch = torch.randn(32 * (1 + step % 2), 128)
@@ -40,9 +41,16 @@ def make(directory: Path, name: str, work, **options: object) -> None:
         work(profiler.step)
     path = directory / f"{name}.json"
     profiler.export_chrome_trace(str(path))
+    stack_depths = (0, STACK_DEPTH) if options.get("with_stack") else (0,)
+    if options.get("with_stack"):
+        device = "cuda:0" if torch.cuda.is_available() else "cpu"
+        for form in ("timeline.json", "timeline.raw.json.gz"):
+            profiler.export_memory_timeline(str(directory / f"{name}.{form}"), device=device)
     rows = [
         {
             "by_shape": by_shape,
+            "stack_depth": depth,
+            "stack": row.stack if depth else [],
             "name": row.key,
             "annotation": row.is_user_annotation,
             "on_device": "CPU" not in str(row.device_type),
@@ -57,8 +65,9 @@ def make(directory: Path, name: str, work, **options: object) -> None:
             "device_time": row.device_time_total,
             "self_device_time": row.self_device_time_total,
         }
+        for depth in stack_depths
         for by_shape in (False, True)
-        for row in profiler.key_averages(group_by_input_shape=by_shape)
+        for row in profiler.key_averages(group_by_input_shape=by_shape, group_by_stack_n=depth)
     ]
     (directory / f"{name}.json.gz").write_bytes(gzip.compress(path.read_bytes(), mtime=0))
     (directory / f"{name}.rows.json.gz").write_bytes(gzip.compress(json.dumps(rows).encode(), mtime=0))
@@ -68,4 +77,6 @@ def make(directory: Path, name: str, work, **options: object) -> None:
 if __name__ == "__main__":
     target = Path(sys.argv[1])
     make(target, "torch_trace", train)
-    make(target, "torch_trace_stacks", train, with_stack=True)
+    # without verbose, key_averages(group_by_stack_n=...) of torch 2 finds no stacks (pytorch #100253)
+    verbose = torch._C._profiler._ExperimentalConfig(verbose=True)
+    make(target, "torch_trace_stacks", train, with_stack=True, experimental_config=verbose)
