@@ -449,4 +449,4 @@ class Poller(threading.Thread):
                 if inside:
                     self._source.wait_events(0.8)
             if not inside:
-                self._ended.wait(0.4)
+                self._ended.wait(0.1)

@@ -4,7 +4,8 @@
 
 Each story runs in a process of its own, several at a time: plain and expandable segments, several streams, a CUDA
 graph's private pool, a ring that overflows, recording that begins late, a deliberate leak, an OOM dumped from the
-observer. It prints a table and leaves small .pickle.gz files in $OUT for tests/data, each with the figures it must agree with (.json).
+observer. It prints a table and leaves small .pickle.gz files in $OUT for tests/data, each with the figures it must
+agree with (.json).
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ RETRY: Final = (0.5, 1.0, 2.0, 5.0)  # seconds until a GPU that failed is tried 
 REOPEN: Final = (0.0, 5.0, 15.0, 30.0)  # seconds between giving the driver up because no GPU answers
 SLEEP_CHECK: Final = 1.0
 XIDS_KEPT: Final = 32  # a GPU
+NO_GPU_YET: Final = 0.1  # seconds until it is asked again whose events to wait for
 
 #: When all GPUs answer this, opening the driver again may help: it was reloaded, or a container lost its devices.
 _HOPELESS: Final = frozenset({abi.GPU_IS_LOST, abi.UNKNOWN})
@@ -277,7 +278,9 @@ class NvmlSource:
             time.sleep(timeout)
             return
         devices = [slot.device for slot in self._slots if slot.device is not None]
-        watch.wait(timeout, [device.pointer.value for device in devices if device.pointer.value is not None])
+        handles = [device.pointer.value for device in devices if device.pointer.value is not None]
+        # NVML tells only what happens after it was asked: the first GPU is not to wait for its turn
+        watch.wait(timeout if handles else min(timeout, NO_GPU_YET), handles)
 
     def _arrived(self, handle: int, xid: Xid) -> None:
         for slot in self._slots:
