@@ -286,6 +286,7 @@ AT_ONCE = {"ESCDELAY": "10"}  # ms: a busy machine shall not take torn parts for
 def test_torn_escape_sequences_change_nothing(gputop: Start, settings_file: Path) -> None:
     terminal = gputop("--demo", "-d", "60s", env=AT_ONCE)
     terminal.press("down", "down")
+    terminal.wait_for("slurm 88123")  # whose processes are is found out a moment after the first picture
     terminal.wait_quiet()
     before, cursor = _state(terminal), cursor_line(terminal)
     for sequence in dict.fromkeys(_SEQUENCES):
@@ -312,6 +313,7 @@ def test_a_torn_sequence_over_a_screen_closes_it_at_most(
     gputop: Start, settings_file: Path, key: str, shows: str
 ) -> None:
     terminal = gputop("--demo", "-d", "60s", env=AT_ONCE, rows=TALL)
+    terminal.wait_for("slurm 88123")  # whose processes are is found out a moment after the first picture
     terminal.wait_quiet()
     before, cursor = _state(terminal), cursor_line(terminal)
     for name in ("F1", "F2", "F3", "F4", "up", "down", "left", "F5"):
