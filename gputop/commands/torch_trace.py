@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 UNREADABLE: Final = 1
 _FIELDS: Final = (
     "name kind shape calls self_device_memory device_memory self_cpu_memory cpu_memory self_thread_memory "
-    "thread_memory self_cpu_time cpu_time self_device_time device_time"
+    "thread_memory self_cpu_time cpu_time self_device_time device_time stack"
 ).split()
 _KINDS: Final = ("cpu", "device", "python", "annotation", "device annotation")
 
@@ -41,7 +41,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "calls, self_thread_memory…; torch's names will do",
     )
     parser.add_argument("--group-by-input-shape", action="store_true", help="a row for each shape of the inputs")
-    parser.add_argument("--no-python", action="store_true", help="without Python's functions (with_stack=True)")
+    parser.add_argument(
+        "--group-by-stack",
+        type=int,
+        default=0,
+        metavar="N",
+        help="a row for each stack of N Python frames it was called from (with_stack=True)",
+    )
+    parser.add_argument(
+        "--no-python",
+        action="store_true",
+        help="without Python's functions (with_stack=True), as torch before 2.12 has it",
+    )
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="one JSON object")
     output.add_argument("--csv", action="store_true", help="the table as CSV: bytes, µs")
@@ -58,20 +69,19 @@ def _column(text: str) -> str:
 
 def run(options: argparse.Namespace) -> int:
     from gputop.memory.profiler_trace import open_trace
-    from gputop.memory.trace_reader import PYTHON, UnreadableTrace
+    from gputop.memory.trace_reader import UnreadableTrace
     from gputop.model import clean_text
 
     progress = _Progress(options.file)
     try:
         trace = open_trace(options.file, progress)
-        rows = trace.rows(options.group_by_input_shape)
+        python = not options.no_python
+        rows = trace.rows(options.group_by_input_shape, max(0, options.group_by_stack), python)
     except UnreadableTrace as error:
         progress.clear()
         print(f"gputop: {clean_text(str(options.file), 500)}: {error}", file=sys.stderr)
         return UNREADABLE
     progress.clear()
-    if options.no_python:
-        rows = [row for row in rows if row.kind != PYTHON]
     column = options.sort or ("self_device_memory" if trace.has_device_memory else "self_cpu_memory")
     if not trace.curves and options.sort is None:
         column = "self_cpu_time"
@@ -80,10 +90,12 @@ def run(options: argparse.Namespace) -> int:
     if options.csv:
         print_out(_csv(shown))
     elif options.json:
-        print_out(_json(trace, shown))
+        print_out(_json(trace, shown, python))
     else:
         width = shutil.get_terminal_size().columns if is_terminal(sys.stdout) else 160
-        print_out(_page(trace, shown, len(rows), column, width))
+        if options.group_by_stack > 0 and not trace.has_python:
+            print("gputop: no Python frames in it: record with profile(with_stack=True)", file=sys.stderr)
+        print_out(_page(trace, shown, len(rows), column, width, python))
     return 0
 
 
@@ -106,7 +118,7 @@ class _Progress:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def _page(trace: Trace, rows: list[Row], count: int, column: str, width: int) -> str:
+def _page(trace: Trace, rows: list[Row], count: int, column: str, width: int, python: bool) -> str:
     from gputop.memory.words import size
     from gputop.model import clean_text
     from gputop.text import left, right, shorten, to_ascii, unicode_works
@@ -130,7 +142,7 @@ def _page(trace: Trace, rows: list[Row], count: int, column: str, width: int) ->
         if peak.running:
             lines.append(shorten(f"  at the peak: {clean_text(' > '.join(peak.running[-5:]), 1000)}", width))
     if trace.curves:
-        lines.append(trace.reconciliation().words())
+        lines.append(trace.reconciliation(python).words())
     device = trace.has_device_memory
     lines += ["", f"by {column.replace('_', ' ')}, {len(rows)} of {count} rows"]
     memory = ("self_device_memory", "device_memory") if device else ("self_cpu_memory", "cpu_memory")
@@ -147,6 +159,7 @@ def _page(trace: Trace, rows: list[Row], count: int, column: str, width: int) ->
         figures += "".join(right(_time(getattr(row, name)), 11) for name, _ in times)
         name = clean_text(row.name, 300) + (f" {clean_text(row.shape, 300)}" if row.shape else "")
         lines.append(left(name, room) + figures)
+        lines += [shorten(f"    from {clean_text(frame, 300)}", width) for frame in row.stack]
     text = "".join(f"{line.rstrip()}\n" for line in lines)
     return text if unicode_works(sys.stdout) else to_ascii(text)
 
@@ -167,7 +180,7 @@ def _cells(row: Row) -> dict[str, Any]:
     return {name: _KINDS[row.kind] if name == "kind" else getattr(row, name) for name in _FIELDS}
 
 
-def _json(trace: Trace, rows: list[Row]) -> str:
+def _json(trace: Trace, rows: list[Row], python: bool) -> str:
     plain = {
         "file": trace.path.name,
         "events": trace.events.seen,
@@ -189,7 +202,7 @@ def _json(trace: Trace, rows: list[Row]) -> str:
             }
             for curve in trace.curves
         ],
-        "reconciliation": trace.reconciliation()._asdict() if trace.curves else None,
+        "reconciliation": trace.reconciliation(python)._asdict() if trace.curves else None,
         "rows": [_cells(row) for row in rows],
     }
     return json.dumps(plain, indent=2 if is_terminal(sys.stdout) else None) + "\n"
@@ -200,7 +213,7 @@ def _csv(rows: list[Row]) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(_FIELDS)
     for row in rows:
-        cells = list(_cells(row).values())
+        cells = list((_cells(row) | {"stack": ";".join(row.stack)}).values())
         # Text that a spreadsheet takes for text: the names are anybody's.
         writer.writerow(
             [f"'{cell}" if isinstance(cell, str) and cell[:1] in "=+-@" and cell else cell for cell in cells]

@@ -8,6 +8,7 @@ thread allocates meanwhile. The thread-aware figures give each event to the inne
 
 from __future__ import annotations
 
+import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from gputop.memory.trace_reader import (
     DEVICE,
     DEVICE_ANNOTATION,
     MEMORY,
+    OVERHEAD_THREAD,
     PYTHON,
     Progress,
     TraceEvents,
@@ -50,6 +52,7 @@ class Row:
     name: str
     kind: int
     shape: str = ""
+    stack: tuple[str, ...] = ()  # Python frames it was called from, the innermost first
     calls: int = 0
     cpu_memory: int = 0
     self_cpu_memory: int = 0
@@ -94,22 +97,26 @@ class Trace:
     path: Path
     events: TraceEvents
     curves: list[Curve] = field(default_factory=list)
-    _tree: _Tree | None = None
+    _trees: dict[bool, _Tree] = field(default_factory=dict)
 
     @property
     def has_device_memory(self) -> bool:
         events = self.events
         return any(not events.is_cpu(device) for device in range(len(events.devices.texts)))
 
-    def rows(self, by_shape: bool = False) -> list[Row]:
-        """The table, in order of appearance, as ``key_averages(group_by_input_shape=by_shape)``."""
-        if self._tree is None:
-            self._tree = _Tree(self.events, self.has_device_memory)
-        return self._tree.rows(by_shape)
+    @property
+    def has_python(self) -> bool:
+        """Whether Python's functions are in it (with_stack)."""
+        return PYTHON in set(self.events.kind)
 
-    def reconciliation(self) -> Reconciliation:
+    def rows(self, by_shape: bool = False, stack_depth: int = 0, python: bool = True) -> list[Row]:
+        """The table, in order of appearance, as ``key_averages(by_shape, stack_depth)``. Python's functions are rows,
+        and parents, where they are in the trace, as in torch from 2.12 on; without *python* they are not, as before."""
+        return self._tree(python).rows(by_shape, stack_depth)
+
+    def reconciliation(self, python: bool = True) -> Reconciliation:
         """What the events sum up to, against what the table's rows do."""
-        rows = self.rows()
+        rows = self.rows(python=python)
         events = self.events
         device = self.has_device_memory
         net = sum(
@@ -117,11 +124,15 @@ class Trace:
             for bytes_, number in zip(events.memory_bytes, events.memory_device, strict=True)
             if events.is_cpu(number) != device
         )
-        assert self._tree is not None
         torch = sum(row.self_device_memory if device else row.self_cpu_memory for row in rows)
-        return Reconciliation(
-            "device" if device else "host", net, torch, sum(r.self_thread_memory for r in rows), self._tree.outside
-        )
+        thread = sum(row.self_thread_memory for row in rows)
+        return Reconciliation("device" if device else "host", net, torch, thread, self._tree(python).outside)
+
+    def _tree(self, python: bool) -> _Tree:
+        python = python or not self.has_python
+        if python not in self._trees:
+            self._trees[python] = _Tree(self.events, self.has_device_memory, python)
+        return self._trees[python]
 
 
 class Reconciliation(NamedTuple):
@@ -167,13 +178,13 @@ def device_name(text: str) -> str:
 class _Tree:
     """Ops, nested by thread. Event *n* is in ``self.order`` at the place of its start."""
 
-    def __init__(self, events: TraceEvents, device: bool) -> None:
-        self.events, self._device = events, device
+    def __init__(self, events: TraceEvents, device: bool, python: bool) -> None:
+        self.events, self._device, self._python = events, device, python
         self.order = _by_start(events)
         count = len(events.start)
         self._parent = array("i", [-1]) * count
         self._children = array("i", [0]) * count
-        self._gone = bytearray(count)  # merged into the only parent of its name
+        self._gone = bytearray(count)  # merged into the only parent of its name, or not wanted
         self._own = array("q", [0]) * count  # bytes asked for on its thread, by no child
         self.outside = 0
         self._bare = _Bare(events)
@@ -186,6 +197,7 @@ class _Tree:
         events = self.events
         start, end, kind, thread = events.start, events.end, events.kind, events.thread
         parent, children, own = self._parent, self._children, self._own
+        python, main, aside = self._python, *_threads(events, self.order)
         stacks: dict[int, list[int]] = {}
         memory = sorted(range(len(events.memory_at)), key=events.memory_at.__getitem__)
         wanted = [events.is_cpu(n) != self._device for n in range(len(events.devices.texts))]
@@ -206,13 +218,17 @@ class _Tree:
         for op in self.order:
             if kind[op] in (DEVICE, DEVICE_ANNOTATION):
                 continue
+            if kind[op] == PYTHON and not python:
+                self._gone[op] = 1
+                continue
             begins, ends = start[op], end[op]
             while m < memories and at[memory[m]] < begins:
                 give(memory[m])
                 m += 1
-            stack = stacks.get(thread[op])
+            on_thread = main if thread[op] == aside else thread[op]
+            stack = stacks.get(on_thread)
             if stack is None:
-                stack = stacks[thread[op]] = []
+                stack = stacks[on_thread] = []
             while stack:
                 top = stack[-1]
                 if begins >= end[top] or ends > end[top]:
@@ -226,19 +242,21 @@ class _Tree:
             give(record)
 
     def _kernel_times(self) -> dict[int, int]:
-        """ns on the device, by op: torch links kernels with ops by their External id."""
+        """ns on the device, by op: torch links kernels with ops by their External id. It also takes the number of a
+        runtime call outside all ops for one, and counts the kernels of an op that has it there too."""
         events = self.events
-        ops: dict[int, int] = {}
+        ops: dict[int, list[int]] = {}
         found: dict[int, int] = {}
         external, kind = events.external, events.kind
-        if not any(k in (DEVICE, DEVICE_ANNOTATION) for k in set(kind)):
+        if DEVICE not in set(kind):
             return found
         for op in self.order:
             if external[op] > 0 and kind[op] in (CPU, ANNOTATION):
-                ops.setdefault(external[op], op)
+                ops.setdefault(external[op], []).append(op)
         for op in self.order:
-            if kind[op] in (DEVICE, DEVICE_ANNOTATION) and (of := ops.get(external[op])) is not None:
-                found[of] = found.get(of, 0) + events.end[op] - events.start[op]
+            if kind[op] == DEVICE:
+                for of in ops.get(external[op], ()):
+                    found[of] = found.get(of, 0) + events.end[op] - events.start[op]
         return found
 
     def _merge(self) -> None:
@@ -258,7 +276,7 @@ class _Tree:
                 if op in self._kernels or above in self._kernels:
                     self._kernels[above] = self._kernels.pop(op, 0)
 
-    def rows(self, by_shape: bool) -> list[Row]:
+    def rows(self, by_shape: bool, stack_depth: int) -> list[Row]:
         """See Trace.rows()."""
         events = self.events
         start, end, kind, parent, gone = events.start, events.end, events.kind, self._parent, self._gone
@@ -267,14 +285,20 @@ class _Tree:
         below_cpu, below_device = array("q", [0]) * count, array("q", [0]) * count
         below_time, below_thread = array("q", [0]) * count, array("q", [0]) * count
         below_kernels = array("q", [0]) * (count if self._kernels else 0)
-        table: dict[tuple[int, int, int], list[int]] = {}
-        first: dict[tuple[int, int, int], int] = {}
+        table: dict[tuple[int, int, int, int], list[int]] = {}
+        first: dict[tuple[int, int, int, int], int] = {}
         kernels = self._kernels
+        callers = Callers(events, self.order, stack_depth) if stack_depth > 0 else None
         for place in range(count - 1, -1, -1):  # children before their parents
             op = self.order[place]
             if gone[op]:
                 continue
-            key = (events.name[op], kind[op], events.shape[op] if by_shape else -1)
+            key = (
+                events.name[op],
+                kind[op],
+                events.shape[op] if by_shape else -1,
+                callers.of[op] if callers is not None else 0,
+            )
             sums = table.get(key)
             if sums is None:
                 sums = table[key] = [0] * 11
@@ -315,9 +339,9 @@ class _Tree:
         for key in sorted(table, key=first.__getitem__):
             sums = table[key]
             shape = events.shapes.texts[key[2]] if key[2] >= 0 else "[]" if by_shape else ""
-            found.append(
-                Row(events.names.texts[key[0]], key[1], shape, *sums[:7], *(value / 1000 for value in sums[7:]))
-            )
+            stack = callers.stacks[key[3]] if callers is not None else ()
+            times = (value / 1000 for value in sums[7:])
+            found.append(Row(events.names.texts[key[0]], key[1], shape, stack, *sums[:7], *times))
         alone = self._alone()
         alone.shape = "[]" if by_shape else ""
         return [*found, alone] if alone.calls else found
@@ -327,7 +351,7 @@ class _Tree:
         events, bare = self.events, self._bare
         inside = array("i", [0]) * (len(bare.at) + 1)
         for op in range(len(events.start)):
-            if events.kind[op] not in (DEVICE, DEVICE_ANNOTATION):
+            if events.kind[op] not in (DEVICE, DEVICE_ANNOTATION) and (self._python or events.kind[op] != PYTHON):
                 inside[bisect_left(bare.at, events.start[op])] += 1
                 inside[bisect_right(bare.at, events.end[op])] -= 1
         row = Row(MEMORY, CPU, "")
@@ -340,6 +364,100 @@ class _Tree:
                 row.device_memory += bare.device[n + 1] - bare.device[n]
         row.self_cpu_memory, row.self_device_memory = row.cpu_memory, row.device_memory
         return row
+
+
+class Callers:
+    """Which Python frames each event was called from: ``stacks[of[event]]``, the innermost first, *depth* at most.
+
+    As in torch's table: a backward op's are those of its forward op, a kernel's those of the op that launched it.
+    Forward ops are found by the arrows in the trace; torch takes the first op with the same sequence number, which may
+    be a detach() of long before.
+    """
+
+    def __init__(self, events: TraceEvents, order: Sequence[int], depth: int) -> None:
+        self.of = array("i", [0]) * len(events.start)
+        self.stacks: list[tuple[str, ...]] = [()]
+        self._depth = depth
+        self._numbers: dict[tuple[str, ...], int] = {(): 0}
+        self._called: dict[tuple[int, int], int] = {}  # (name of a frame, its own stack): the stack of what it calls
+        start, end, kind, thread, name = events.start, events.end, events.kind, events.thread, events.name
+        texts, external = events.names.texts, events.external
+        begun = {place: arrow for arrow, place in events.forward.items()}
+        forward: dict[int, int] = {}  # arrow: stack of the forward op
+        launched: dict[int, int] = {}  # External id: stack of the op
+        main, aside = _threads(events, order)
+        #: By thread, what is open: the earliest end of it and of all below it, what it is called from, its stack as a
+        #: caller, the stack of its forward op where it is one of backward.
+        open_: dict[int, list[tuple[int, int, int | None]]] = {}
+        nothing: tuple[int, int, int | None] = (1 << 62, 0, None)
+        for event in order:
+            if kind[event] == DEVICE:
+                self.of[event] = launched.get(external[event], 0)
+                continue
+            if kind[event] == DEVICE_ANNOTATION:
+                continue
+            begins = start[event]
+            stack = open_.setdefault(main if thread[event] == aside else thread[event], [])
+            while stack and stack[-1][0] < begins:
+                stack.pop()
+            place = thread[event], begins
+            arrow = events.backward.get(place)
+            earliest, callers, back = stack[-1] if stack else nothing
+            called = texts[name[event]]
+            if not stack and called.startswith(_ENGINE):  # its thread works for the one that called backward()
+                caller = open_.get(events.forward.get(arrow, (main, 0))[0] if arrow is not None else main)
+                callers = caller[-1][1] if caller else 0
+            if kind[event] == PYTHON:
+                calls = self._below(name[event], called, callers)
+            else:
+                calls = callers
+                if _is_backward(called):
+                    back = forward.get(arrow, 0) if arrow is not None else 0
+                elif place in begun and back is None:
+                    forward.setdefault(begun[place], callers)
+                launched.setdefault(external[event], callers)
+            self.of[event] = callers if back is None else back
+            stack.append((min(earliest, end[event]), calls, back))
+
+    def _below(self, frame: int, words: str, stack: int) -> int:
+        number = self._called.get((frame, stack))
+        if number is None:
+            if any(file in words and function in words for file, function in _NO_FRAME):
+                number = stack
+            else:
+                frames = (words, *self.stacks[stack])[: self._depth]
+                number = self._numbers.setdefault(frames, len(self.stacks))
+                if number == len(self.stacks):
+                    self.stacks.append(frames)
+            self._called[frame, stack] = number
+        return number
+
+
+_ENGINE: Final = "autograd::engine::evaluate_function"
+_NODE: Final = re.compile(r"(?!autograd::engine).*(?:Backward\d*|AccumulateGrad|CopySlices)\Z", re.DOTALL)
+
+
+def _is_backward(name: str) -> bool:
+    """Whether it is a node of the backward graph: torch's scope of it is not in the trace."""
+    return _NODE.match(name) is not None
+
+
+#: Frames that torch leaves out of its stacks: (part of the file, of the function).
+_NO_FRAME: Final = (
+    ("autograd/__init__", "_make_grads"), ("autograd/__init__", "backward"), ("torch/tensor", "backward"),
+    ("_internal/common_utils", "prof_callable"), ("_internal/common_utils", "prof_func_call"),
+    ("_internal/common_utils", "prof_meth_call"),
+)  # fmt: skip
+
+
+def _threads(events: TraceEvents, order: Sequence[int]) -> tuple[int, int]:
+    """(the main thread, the one whose events count as the main one's: the driver's overhead has no thread); -1: none"""
+    texts = events.threads.texts
+    aside = texts.index(OVERHEAD_THREAD) if OVERHEAD_THREAD in texts else -1
+    for op in order if aside >= 0 else ():
+        if events.kind[op] in (CPU, ANNOTATION, PYTHON) and events.thread[op] != aside:
+            return events.thread[op], aside
+    return -1, aside
 
 
 class _Bare:

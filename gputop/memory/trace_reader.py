@@ -23,6 +23,9 @@ MAX_HEAD: Final = 1 << 26  # before the events: device properties, a distributed
 MEMORY: Final = "[memory]"
 OUT_OF_MEMORY: Final = "[OutOfMemory]"
 
+#: The "thread" of what the driver did by the way: it loaded code, asked for a buffer.
+OVERHEAD_THREAD: Final = "-1:0"
+
 #: What a row of the table is of.
 CPU, DEVICE, PYTHON, ANNOTATION, DEVICE_ANNOTATION = range(5)
 _KINDS: Final = {
@@ -44,6 +47,13 @@ _KINETO: Final = re.compile(
     r'\s*"tid": ([^,{}]{1,40}),\s*"ts": (\d{1,18}(?:\.\d{1,9})?)(?:,\s*"dur": (\d{1,18}(?:\.\d{1,9})?))?\s*,'
     r'\s*"args": \{([^{}]*)\}\s*\}[\s,]*'
 )
+#: An arrow between two events, as kineto writes it: from launches to kernels, from forward to backward ops.
+_FLOW: Final = re.compile(
+    r'\{\s*"ph": "([sf])", "id": (\d{1,18}), "pid": ([^,{}]{1,40}), "tid": ([^,{}]{1,40}), "ts": '
+    r'(\d{1,18}(?:\.\d{1,9})?),\s*"cat": "([^"\\]*)", "name": "[^"\\]*"(?:, "bp": "e")?\s*\}[\s,]*'
+)
+_BACKWARD: Final = "fwdbwd"
+_CORRELATION: Final = re.compile(r'"correlation": (\d{1,18})\b')
 _EXTERNAL: Final = re.compile(r'"External id": (\d{1,18})[,\s]')
 _DIMS_KEY: Final = '"Input Dims": '
 _DIMS: Final = re.compile(r"\[[\[\]\d,\s-]*\]\s*")
@@ -82,7 +92,9 @@ class TraceEvents:
         self.start, self.end = array("q"), array("q")
         self.name, self.thread, self.shape = array("i"), array("i"), array("i")  # numbers; shape -1: none
         self.kind = array("b")
-        self.external = array("q")  # torch's correlation of ops with kernels; -1: none, or of a runtime call
+        self.external = array("q")  # torch's correlation of ops with kernels; -1: none, or of an op's runtime call
+        self.forward: dict[int, tuple[int, int]] = {}  # (thread, start) of a forward op, by number of its arrow
+        self.backward: dict[tuple[int, int], int] = {}  # and that number, by (thread, start) of its backward op
         self.names, self.shapes, self.threads = Numbers(), Numbers(), Numbers()
         self.memory_at, self.memory_bytes = array("q"), array("q")  # negative: freed
         self.memory_device = array("i")  # number of "TYPE:ID"
@@ -146,10 +158,16 @@ def _read(stream: IO[bytes], told: Callable[[], None]) -> TraceEvents:
     text, at = _head(more, events)
     scan_once = json.scanner.make_scanner(JSONDecoder())  # type: ignore[arg-type]  # what raw_decode() calls, in C
     putter = _Putter(events)
-    put, put_kineto, gap, kineto = putter.put, putter.put_kineto, _GAP.match, _KINETO.match
+    put, put_kineto, put_flow = putter.put, putter.put_kineto, putter.put_flow
+    gap, kineto, flow = _GAP.match, _KINETO.match, _FLOW.match
     while True:
         plain = kineto(text, at)
         if plain is not None and put_kineto(*plain.groups()):
+            events.seen += 1
+            at = plain.end()
+            continue
+        plain = flow(text, at)
+        if plain is not None and put_flow(*plain.groups()):
             events.seen += 1
             at = plain.end()
             continue
@@ -219,11 +237,13 @@ class _Putter:
         if name == MEMORY:  # by its name: its category and phase differ between versions
             self._memory(event)
             return
+        category = event.get("cat")
         if event.get("ph") != "X":
             if name == OUT_OF_MEMORY:
                 self._events.ooms += 1
+            elif category == _BACKWARD and event.get("ph") in ("s", "f"):
+                self._arrow(event)
             return
-        category = event.get("cat")
         if not isinstance(name, str) or not isinstance(category, str):
             return
         kind = _KINDS.get(category)
@@ -232,11 +252,12 @@ class _Putter:
         args = event.get("args")
         external, shape = -1, -1
         if isinstance(args, dict):
-            if category not in _RUNTIME:
-                external = _id(args.get("External id", args.get("external id")))
+            external = _id(args.get("External id", args.get("external id")))
+            if category in _RUNTIME:
+                external = _id(args.get("correlation")) if external <= 0 else -1
             dims = args.get("Input Dims")
             if dims is not None:
-                shape = self._events.shapes.of(str(dims))
+                shape = self._events.shapes.of(_shapes(dims))
         try:
             start, lasted = round(event["ts"] * 1000), round(event["dur"] * 1000)
             self._op(kind, name, self._thread(event), start, lasted, external, shape)
@@ -284,12 +305,16 @@ class _Putter:
         if dur is None or thread is None:
             return False
         external, shape = -1, -1
+        with_id = _EXTERNAL.search(args)
+        if with_id is None and "xternal id" in args:
+            return False
         if category not in _RUNTIME:
-            with_id = _EXTERNAL.search(args)
             if with_id is not None:
                 external = int(with_id[1])
-            elif "xternal id" in args:
-                return False
+        elif with_id is None or int(with_id[1]) == 0:
+            correlation = _CORRELATION.search(args)
+            if correlation is not None:
+                external = int(correlation[1])
         begins = args.find(_DIMS_KEY)
         if begins >= 0:
             begins += len(_DIMS_KEY)
@@ -303,12 +328,33 @@ class _Putter:
         self._op(kind, name, thread, _ns(ts), _ns(dur), external, shape)
         return True
 
+    def put_flow(self, phase: str, id_: str, pid: str, tid: str, ts: str, category: str) -> bool:
+        """An arrow in kineto's own writing; False where it must be read as JSON after all."""
+        if category == _BACKWARD:
+            thread = self._raw_thread(pid, tid)
+            if thread is None:
+                return False
+            self._arrow_at(phase, int(id_), thread, _ns(ts))
+        return True
+
+    def _arrow(self, event: dict[str, Any]) -> None:
+        try:
+            self._arrow_at(event["ph"], int(event["id"]), self._thread(event), round(event["ts"] * 1000))
+        except (KeyError, TypeError, ValueError, OverflowError):
+            return
+
+    def _arrow_at(self, phase: str, id_: int, thread: int, at: int) -> None:
+        if phase == "s":
+            self._events.forward[id_] = thread, at
+        else:
+            self._events.backward[thread, at] = id_
+
     def _new_shape(self, text: str) -> int | None:
         """The number of the shapes in *text*; None where it is not just lists of numbers."""
         if not _DIMS.fullmatch(text):
             return None
         try:
-            number = self._shapes[text] = self._events.shapes.of(str(json.loads(text)))
+            number = self._shapes[text] = self._events.shapes.of(_shapes(json.loads(text)))
         except (ValueError, RecursionError):
             return None
         return number
@@ -360,6 +406,13 @@ class _Putter:
         events.memory_allocated.append(allocated)
         events.memory_reserved.append(reserved)
         events.memory_address.append(address & (2**64 - 1))
+
+
+def _shapes(dims: Any) -> str:
+    """As torch groups by them: of a list of tensors only that it is one."""
+    if not isinstance(dims, list):
+        return str(dims)
+    return str([[] if isinstance(one, list) and any(isinstance(n, list) for n in one) else one for one in dims])
 
 
 def _ns(us: str) -> int:

@@ -16,27 +16,33 @@ import torch  # noqa: E402
 from torch.profiler import ProfilerActivity, profile, record_function  # noqa: E402
 
 
-def train(step_done, steps: int = 3) -> None:
+def training(steps: int = 3):
+    """What is profiled. The model is made before: the detach() of a parameter has the sequence number of a later op."""
     model = torch.nn.Sequential(torch.nn.Linear(128, 256), torch.nn.ReLU(), torch.nn.Linear(256, 64))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, foreach=True)  # ops that take lists of tensors
     keep = []
-    for step in range(steps):
-        batch = torch.randn(32 * (1 + step % 2), 128)
-        with record_function("forward"):
-            loss = model(batch).sum()
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        keep.append(torch.zeros(1000))  # the leak
-        step_done()
+
+    def train(step_done) -> None:
+        for step in range(steps):
+            batch = torch.randn(32 * (1 + step % 2), 128)
+            with record_function("forward"):
+                loss = model(batch).sum()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            keep.append(torch.zeros(1000))  # the leak
+            step_done()
+
+    return train
 
 
-def make(directory: Path, name: str, work, **options: object) -> None:
+def make(directory: Path, name: str, **options: object) -> None:
     torch.set_num_threads(1)
     activities = [ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(ProfilerActivity.CUDA)
         torch.set_default_device("cuda")
+    work = training()
     with profile(activities=activities, profile_memory=True, record_shapes=True, **options) as profiler:
         work(profiler.step)
     path = directory / f"{name}.json"
@@ -76,7 +82,7 @@ def make(directory: Path, name: str, work, **options: object) -> None:
 
 if __name__ == "__main__":
     target = Path(sys.argv[1])
-    make(target, "torch_trace", train)
+    make(target, "torch_trace")
     # without verbose, key_averages(group_by_stack_n=...) of torch 2 finds no stacks (pytorch #100253)
     verbose = torch._C._profiler._ExperimentalConfig(verbose=True)
-    make(target, "torch_trace_stacks", train, with_stack=True, experimental_config=verbose)
+    make(target, "torch_trace_stacks", with_stack=True, experimental_config=verbose)
