@@ -18,6 +18,10 @@ from gputop.memory.columns import Column
 from gputop.model import clean_text
 
 NO_STACK: Final = 0  # the number of the empty stack
+_SAMPLE: Final = 8  # of so many frames one is looked at first
+_SCALARS: Final = frozenset({str, int, bool, type(None)})
+_ALIKE: Final = 4  # lists to compare with
+_LISTS: Final = 1 << 18  # frames lists that are known again; where there are more, each is hardly ever met twice
 
 _NATIVE_FILE: Final = re.compile(r"(^\?\?$|^$|\.(?:c|cc|cpp|cxx|cu|cuh|h|hpp|so)(?:$|\.\d|:))", re.IGNORECASE)
 _TORCH_FILE: Final = re.compile(
@@ -74,6 +78,9 @@ class FrameCollector:
     def __init__(self) -> None:
         self._frame_numbers: dict[Frame, int] = {}
         self._of_dict: dict[int, int] = {}  # id of a frame's dict: its number
+        self._of_dicts: dict[tuple[int, ...], int] = {}  # ids of a stack's dicts: its number
+        self._alike: dict[tuple[int, ...], list[tuple[Any, int]]] = {}  # by a sample of them: lists and their stacks
+        self._plain = True  # all frames are: what is not may take for ever to compare
         self._stack_numbers: dict[tuple[int, ...], int] = {(): NO_STACK}
         self._of_list: dict[int, int] = {id(None): NO_STACK}  # id of a frames list: its stack
 
@@ -84,28 +91,42 @@ class FrameCollector:
         try:
             return array("I", list(map(of_list.__getitem__, ids)))
         except KeyError:
+            found = []
             for identity, frames in zip(ids, lists, strict=True):
-                if identity not in of_list:
-                    of_list[identity] = self._number(frames)
-            return array("I", list(map(of_list.__getitem__, ids)))
+                number = of_list.get(identity)
+                if number is None:
+                    number = self._number(frames)
+                    if len(of_list) < _LISTS:
+                        of_list[identity] = number
+                found.append(number)
+            return array("I", found)
 
     def _number(self, frames: Any) -> int:
+        """Writers repeat lists, hardly ever the dicts in them: a sample of these finds lists to compare with, which is
+        fast where the dicts are the same."""
         if not isinstance(frames, list | tuple):
             return NO_STACK
-        of_dict = self._of_dict
-        try:
-            stack = tuple([of_dict[id(frame)] for frame in frames])
-        except KeyError:
+        alike = self._alike.setdefault((len(frames), *map(id, frames[::_SAMPLE])), [])
+        for other, number in alike:
+            if frames == other:
+                return number
+        dicts = tuple(map(id, frames))
+        number = self._of_dicts.get(dicts, -1)
+        if number < 0:
+            of_dict = self._of_dict
             for frame in frames:
                 if id(frame) not in of_dict:
                     of_dict[id(frame)] = self._frame(frame)
-            stack = tuple([of_dict[id(frame)] for frame in frames])
-        numbers = self._stack_numbers
-        return numbers.setdefault(stack, len(numbers))
+            stack = tuple(map(of_dict.__getitem__, dicts))
+            number = self._of_dicts[dicts] = self._stack_numbers.setdefault(stack, len(self._stack_numbers))
+        if self._plain and len(alike) < _ALIKE:
+            alike.append((frames, number))
+        return number
 
     def _frame(self, frame: Any) -> int:
         name = filename = "?"
         line = 0
+        self._plain = self._plain and type(frame) is dict and _SCALARS.issuperset(map(type, frame.values()))
         if isinstance(frame, dict):
             name, filename, line = (frame.get(key) for key in ("name", "filename", "line"))  # type: ignore[assignment]
         key = Frame(_text(name), _text(filename), line if isinstance(line, int) and 0 <= line < 2**31 else 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from gputop.memory import snapshot_groups as groups
 from gputop.memory.snapshot_diff import difference
+from gputop.memory.snapshot_frames import FrameCollector
 from gputop.memory.snapshot_layout import free_at, segment_uses
 from gputop.memory.snapshot_leaks import leaks, steps
 from gputop.memory.snapshot_oom import out_of_memory
@@ -383,3 +385,26 @@ def test_names_from_the_file_are_made_safe_to_show(opened: Any) -> None:
     allocator.malloc(5, [sim.frame("f\x1b]0;x\x07\u202eevil", "/home/\x9bml.py", 3)])
     frame = opened(sim.snapshot(allocator)).frames.frame(0)
     assert "\x1b" not in str(frame) and "\u202e" not in str(frame) and "\x9b" not in str(frame)
+
+
+def test_frames_lists_of_their_own_are_one_stack_and_doubling_frames_take_no_time() -> None:
+    """Lists are compared where some of their frames are the same; what could take for ever to compare never is."""
+    plain = [{"name": f"f{n}", "filename": "train.py", "line": n} for n in range(20)]
+    other = [*plain[:5], {"name": "g", "filename": "train.py", "line": 5}, *plain[6:]]
+    frames = FrameCollector()
+    assert len(set(frames.stacks([list(plain), list(plain), tuple(plain)]))) == 1
+    assert len(set(frames.stacks([list(plain), other, [*other]]))) == 2
+
+    def bomb() -> object:
+        doubled: object = [0]
+        for _ in range(60):
+            doubled = [doubled, doubled]
+        return doubled
+
+    began = time.process_time()
+    bombs = [[*plain[:5], {"name": bomb()}, *plain[6:]] for _ in range(4)]
+    bombs += [[*plain[:5], bomb(), *plain[6:]] for _ in range(4)]
+    frames.stacks(bombs)
+    frames = FrameCollector()
+    frames.stacks([*bombs, list(plain)])
+    assert time.process_time() - began < 5
