@@ -1,68 +1,55 @@
-"""How fast and in how much memory a large profiler trace is read: ``python benchmarks/torch_trace.py [--mb 300]``.
+"""How fast and in how much memory a large profiler trace is read: ``python benchmarks/torch_trace.py [--mb 1000]``.
 
-The trace is made of one real step's events (kineto's own formatting, ~300 bytes an event) with moved times.
+The trace is that of a training run on an H200 (tests/data/h200), as kineto wrote it, over and over with moved times:
+*plain* with shapes and memory, *stacks* also with Python's functions and the stack of every op.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import os
+import re
 import resource
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-OP = """  {{
-    "ph": "X", "cat": "cpu_op", "name": "{name}", "pid": 4711, "tid": 4711,
-    "ts": {ts:.3f}, "dur": {dur:.3f},
-    "args": {{
-      "External id": {id}, "Record function id": 0, "Concrete Inputs": ["", "", "", "1", "1"], "Input type": ["float", "float", "float", "Scalar", "Scalar"], "Input Strides": [[1], [128, 1], [1, 128], [], []], "Input Dims": [[256], [{rows}, 128], [128, 256], [], []], "Ev Idx": {id}
-    }}
-  }},
-"""  # noqa: E501
-MEMORY = """  {{
-    "ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 4711, "tid": 4711,
-    "ts": {ts:.3f},
-    "args": {{
-      "Total Reserved": {reserved}, "Total Allocated": {allocated}, "Bytes": {bytes}, "Device Id": 0, "Device Type": 1, "Addr": {id}, "finished": false, "Ev Idx": {id}
-    }}
-  }},
-"""  # noqa: E501
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+REAL = {"plain": "torch_trace.json.gz", "stacks": "torch_trace_stacks.json.gz"}
 
 
-def make(path: Path, megabytes: int) -> int:
+def make(path: Path, megabytes: int, shape: str) -> int:
     """Write the trace; how many events are in it."""
-    events = 0
-    ts = 5186354592720.335
+    text = gzip.decompress((ROOT / "tests" / "data" / "h200" / REAL[shape]).read_bytes()).decode()
+    head, _, rest = text.partition('"traceEvents": [')
+    body = rest[: rest.rindex("]")].strip()
+    parts = re.split(r'("(?:ts|id|External id|correlation)": )(\d+)', body)  # text, key, number, text, key, number, …
+    numbers = [int(number) for number in parts[2::3]]
+    is_time = [key == '"ts": ' for key in parts[1::3]]
+    times = [number for number, time_ in zip(numbers, is_time, strict=True) if time_]
+    steps = [max(times) - min(times) + 1_000_000 if time_ else 100_000 for time_ in is_time]
+    copies = 0
     with open(path, "w") as file:
-        file.write(
-            '{\n  "schemaVersion": 1,\n  "profile_memory": 1,\n  "baseTimeNanoseconds": 1,\n  "traceEvents": [\n'
-        )
+        file.write(f'{head}"traceEvents": [\n')
         while file.tell() < megabytes * 1_000_000:
-            block = []
-            for _ in range(200):
-                events += 4
-                rows = 32 * (1 + events % 7)
-                block.append(OP.format(name="aten::linear", ts=ts, dur=50, id=events, rows=rows))
-                block.append(OP.format(name="aten::addmm", ts=ts + 5, dur=40, id=events + 1, rows=rows))
-                block.append(MEMORY.format(ts=ts + 9, reserved=1 << 33, allocated=1 << 32, bytes=4096, id=events))
-                block.append(MEMORY.format(ts=ts + 20, reserved=1 << 33, allocated=1 << 32, bytes=-4096, id=events))
-                ts += 60
-            file.write("".join(block))
-        file.write('  {"ph": "M", "name": "end"}\n  ]\n}\n')
-    return events
+            parts[2::3] = [str(number + copies * step) for number, step in zip(numbers, steps, strict=True)]
+            file.write((",\n" if copies else "") + "".join(parts))
+            copies += 1
+        file.write("\n]\n}\n")
+    return copies * body.count('"ph":')
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--mb", type=int, default=300)
+    parser.add_argument("--mb", type=int, default=1000)
+    parser.add_argument("--shape", choices=tuple(REAL), default="plain")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "trace.json"
-        events = make(path, options.mb)
+        events = make(path, options.mb, options.shape)
         size = path.stat().st_size / 1e6
         if os.fork():  # the child's peak of memory is its own, not that of the writing
             os.wait()

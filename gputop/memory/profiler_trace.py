@@ -245,19 +245,14 @@ class _Tree:
         """ns on the device, by op: torch links kernels with ops by their External id. It also takes the number of a
         runtime call outside all ops for one, and counts the kernels of an op that has it there too."""
         events = self.events
-        ops: dict[int, list[int]] = {}
-        found: dict[int, int] = {}
         external, kind = events.external, events.kind
-        if DEVICE not in set(kind):
-            return found
-        for op in self.order:
-            if external[op] > 0 and kind[op] in (CPU, ANNOTATION):
-                ops.setdefault(external[op], []).append(op)
-        for op in self.order:
-            if kind[op] == DEVICE:
-                for of in ops.get(external[op], ()):
-                    found[of] = found.get(of, 0) + events.end[op] - events.start[op]
-        return found
+        launched: dict[int, int] = {}  # External id: ns of its kernels
+        for op, of in enumerate(external):
+            if kind[op] == DEVICE and of > 0:
+                launched[of] = launched.get(of, 0) + events.end[op] - events.start[op]
+        if not launched:
+            return {}
+        return {op: launched[of] for op, of in enumerate(external) if of in launched and kind[op] in (CPU, ANNOTATION)}
 
     def _merge(self) -> None:
         """An op whose only child bears its name is one op, as in torch's table."""
