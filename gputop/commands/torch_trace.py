@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 from gputop.commands.common import is_terminal, print_out
 
 if TYPE_CHECKING:
-    from gputop.memory.profiler_trace import Row, Trace
+    from gputop.memory.profiler_trace import Trace
+    from gputop.memory.trace_table import Row
 
 UNREADABLE: Final = 1
 _FIELDS: Final = (
@@ -59,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _column(text: str) -> str:
-    from gputop.memory.profiler_trace import COLUMNS
+    from gputop.memory.trace_table import COLUMNS
 
     try:
         return COLUMNS[text]
@@ -139,8 +140,9 @@ def _page(trace: Trace, rows: list[Row], count: int, column: str, width: int, py
             f"{curve.allocations:,} allocations {size(curve.allocated_bytes)}, {curve.frees:,} frees "
             f"{size(curve.freed_bytes)}; {size(curve.never_freed)} never freed"
         )
-        if peak.running:
-            lines.append(shorten(f"  at the peak: {clean_text(' > '.join(peak.running[-5:]), 1000)}", width))
+        running = trace.running(curve, peak.event)
+        if running:
+            lines.append(shorten(f"  at the peak: {clean_text(' > '.join(running[-5:]), 1000)}", width))
     if trace.curves:
         lines.append(trace.reconciliation(python).words())
     device = trace.has_device_memory
@@ -193,7 +195,7 @@ def _json(trace: Trace, rows: list[Row], python: bool) -> str:
                 "peak_allocated_bytes": curve.peak.allocated,
                 "peak_reserved_bytes": curve.peak.reserved if curve.peak.reserved >= 0 else None,
                 "peak_at_ns": curve.peak.at_ns,
-                "peak_running": list(curve.peak.running),
+                "peak_running": list(trace.running(curve, curve.peak.event)),
                 "allocations": curve.allocations,
                 "allocated_bytes": curve.allocated_bytes,
                 "frees": curve.frees,

@@ -21,6 +21,7 @@ from operator import itemgetter
 from typing import Any, BinaryIO, Final
 
 from gputop.memory import columns
+from gputop.memory.maxima import levels
 from gputop.memory.safe_pickle import Progress
 from gputop.memory.snapshot_forms import HOST, device_of, top_level
 from gputop.memory.snapshot_frames import FrameCollector
@@ -29,7 +30,6 @@ from gputop.memory.snapshot_replay import (
     FREE_COMPLETED,
     OOM,
     OTHER,
-    levels,
     lifetimes,
     reserved_curve,
 )

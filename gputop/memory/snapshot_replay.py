@@ -34,7 +34,6 @@ OTHER, ALLOC, FREE_REQUESTED, FREE_COMPLETED, SEGMENT_ALLOC, SEGMENT_FREE, SEGME
 _RESERVES: Final = {SEGMENT_ALLOC: 1, SEGMENT_MAP: 1, SEGMENT_FREE: -1, SEGMENT_UNMAP: -1}
 _RESERVING: Final = bytes(code in _RESERVES for code in range(256))
 
-FAN: Final = 32  # values of a curve under one of the level above it
 CHECKPOINT: Final = 8192  # changes that are replayed at most to know what was held at a moment, unless more is held
 
 
@@ -161,16 +160,6 @@ def reserved_curve(action: bytes, size: Sequence[int], at_end: int) -> tuple[int
         curve += [value] * (n - len(curve))
         value += size[n] * _RESERVES[action[n]]
     return start, curve + [value] * (len(action) - len(curve))
-
-
-def levels(curve: list[int]) -> list[list[int]]:
-    """Ever coarser maxima of *curve*: of FAN values each, of FAN of those… until there are few."""
-    found = []
-    below = curve
-    while len(below) > FAN * FAN:
-        below = [max(below[n : n + FAN]) for n in range(0, len(below), FAN)]
-        found.append(below)
-    return found
 
 
 def held_at(

@@ -19,11 +19,12 @@ from typing import Any, Final
 
 from gputop.memory import columns
 from gputop.memory.columns import Column
+from gputop.memory.maxima import first, most
 from gputop.memory.safe_pickle import Progress, UnreadableFile, digest
 from gputop.memory.snapshot_forms import HOST
 from gputop.memory.snapshot_frames import Frames
 from gputop.memory.snapshot_reader import ALLOCATED, INACTIVE, PENDING
-from gputop.memory.snapshot_replay import ACTIONS, ALLOC, FAN, FREE_COMPLETED, FREE_REQUESTED, OOM, held_at
+from gputop.memory.snapshot_replay import ACTIONS, ALLOC, FREE_COMPLETED, FREE_REQUESTED, OOM, held_at
 
 __all__ = [
     "ACTIONS",
@@ -173,38 +174,24 @@ class Device:
         return self._maximum("reserved", start, end)
 
     def _maximum(self, curve: str, start: int, end: int) -> int:
-        """Over a range of entries, by way of the coarser levels: about 2·FAN values a level are looked at."""
-        values = self._columns[curve]
-        best: list[int] = []
-        level = 0
-        while end - start > 2 * FAN and (above := self._columns.get(f"{curve}.{level}")) is not None:
-            inner, outer = -(-start // FAN), end // FAN
-            best += values[start : inner * FAN]
-            best += values[outer * FAN : end]
-            start, end, values, level = inner, outer, above, level + 1
-        return max(max(values[start:end], default=0), max(best, default=0))
+        return most(self._levels(curve), start, end)
+
+    def _levels(self, curve: str) -> list[Column]:
+        """The curve and its coarser maxima."""
+        found = [self._columns[curve]]
+        while (above := self._columns.get(f"{curve}.{len(found) - 1}")) is not None:
+            found.append(above)
+        return found
 
     @cached_property
     def peak(self) -> tuple[int, int]:
         """The moment at which the most was held (the first such), and how much that was."""
         if not self.entries:
             return -1, self.held_at_start
-        most = self.most_live(0, self.entries)
-        if self.held_at_start >= most:
+        highest = self.most_live(0, self.entries)
+        if self.held_at_start >= highest:
             return -1, self.held_at_start
-        return self._find(most), most
-
-    def _find(self, value: int) -> int:
-        """The first entry after which *value* was held, from the coarsest level down."""
-        names = ["live"]
-        while f"live.{len(names) - 1}" in self._columns:
-            names.append(f"live.{len(names) - 1}")
-        at, span = 0, len(self._columns[names[-1]])
-        for name in reversed(names):
-            values = self._columns[name][at : at + span]
-            at = (at + next(n for n, v in enumerate(values) if v == value)) * FAN
-            span = FAN
-        return at // FAN
+        return first(self._levels("live"), highest), highest
 
     # -- what was held
 

@@ -6,6 +6,7 @@ import gzip
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputop.memory.profiler_trace import Row, open_trace
+from gputop.memory.profiler_trace import open_trace
 from gputop.memory.trace_reader import ANNOTATION, DEVICE, DEVICE_ANNOTATION, PYTHON, UnreadableTrace, read
+from gputop.memory.trace_table import Row
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 ROOT = Path(__file__).resolve().parents[2]
@@ -152,9 +154,10 @@ def test_self_and_total_device_memory_and_kernel_times(tmp_path: Path, write: An
 
 
 def test_the_peak_and_what_ran_then(tmp_path: Path) -> None:
-    (curve,) = opened(tmp_path, compact(STEP)).curves
+    trace = opened(tmp_path, compact(STEP))
+    (curve,) = trace.curves
     assert (curve.device, curve.peak.allocated, curve.peak.reserved) == ("CUDA 0", 1500, 3000)
-    assert curve.peak.running == ("outer",)
+    assert trace.running(curve, curve.peak.event) == ("outer",)
     assert (curve.allocations, curve.frees, curve.never_freed) == (2, 2, 500)
 
 
@@ -221,7 +224,7 @@ def test_kinetos_writing_and_any_other_give_the_same(
     directory = tmp_path_factory.mktemp("t")
     first, second = opened(directory, compact(events)), opened(directory, as_kineto(events))
     assert first.rows(True) == second.rows(True)
-    assert first.curves == second.curves
+    assert [vars(curve) for curve in first.curves] == [vars(curve) for curve in second.curves]
 
 
 @settings(max_examples=60, deadline=None)
@@ -229,6 +232,56 @@ def test_kinetos_writing_and_any_other_give_the_same(
 def test_by_thread_every_byte_is_in_one_op_or_outside(tmp_path_factory: Any, events: list[dict[str, Any]]) -> None:
     told = opened(tmp_path_factory.mktemp("t"), compact([*events, memory(1, 5)])).reconciliation()
     assert told.thread_sum + told.outside == told.net
+
+
+def test_what_ran_when_memory_changed_is_told_by_thread(tmp_path: Path) -> None:
+    events = [*STEP, op("elsewhere", 0, 300, tid=2), op("deep", 11, 2), memory(250, 7, tid=2), memory(300.5, 7, tid=2)]
+    trace = opened(tmp_path, compact(events))
+    (curve,) = trace.curves
+    said = [trace.running(curve, n) for n in range(len(curve))]
+    assert said == [("outer", "inner", "deep"), ("outer",), ("outer",), (), ("elsewhere",), ()]
+
+
+def test_ops_are_grouped_by_the_python_frames_they_were_called_from(tmp_path: Path) -> None:
+    def frame(name: str, start: float, dur: float) -> dict[str, Any]:
+        return op(name, start, dur, cat="python_function")
+
+    def arrow(phase: str, at: float, tid: int) -> dict[str, Any]:
+        place = {"pid": 9, "tid": tid, "ts": at, "args": {}}
+        return {"ph": phase, "cat": "fwdbwd", "name": "fwdbwd", "id": 1} | place
+
+    events = [
+        frame("train.py(3): main", 0, 100),
+        frame("net.py(7): forward", 10, 20),
+        op("aten::mm", 12, 5, **{"External id": 4}),
+        arrow("s", 12, 1),
+        op("aten::mm", 40, 5),
+        op("MmBackward0", 60, 10, tid=2),
+        arrow("f", 60, 2),
+        op("aten::mm", 61, 5, tid=2),
+        op("gemm", 70, 9, tid=77, cat="kernel", **{"External id": 4}),
+    ]
+    for text in (compact(events), as_kineto(events)):
+        rows = opened(tmp_path, text).rows(stack_depth=9)
+        main, forward = "train.py(3): main", "net.py(7): forward"
+        assert {(row.name, row.stack): row.calls for row in rows if row.kind != PYTHON} == {
+            ("aten::mm", (forward, main)): 2,  # the op of backward too
+            ("aten::mm", (main,)): 1,
+            ("MmBackward0", (forward, main)): 1,
+            ("gemm", (forward, main)): 1,
+        }
+        (row,) = [row for row in opened(tmp_path, text).rows(stack_depth=1) if row.name == "MmBackward0"]
+        assert row.stack == (forward,)
+
+
+def test_a_number_that_all_ops_and_kernels_share_takes_no_longer(tmp_path: Path) -> None:
+    count = 30_000
+    events = [op("a", n * 10, 5, **{"External id": 7}) for n in range(count)]
+    events += [op("k", n * 10, 5, tid=7, cat="kernel", **{"External id": 7}) for n in range(count)]
+    began = time.process_time()
+    rows = table(opened(tmp_path, compact(events)))
+    assert time.process_time() - began < 20
+    assert rows["a"].device_time == count * count * 5  # as torch has it: each op has all of them
 
 
 # -- files that are otherwise
