@@ -1,8 +1,9 @@
 """Which op of a PyTorch Profiler trace took the memory, and the time: the table of key_averages(), and what it hides.
 
-FILE is what prof.export_chrome_trace() wrote (also gzip), best with profile_memory=True. It is read as a stream, so
-gigabytes are no matter. Memory is net: allocated minus freed while the op ran, its own or with all it called. "By
-thread" gives an allocation to the op of its own thread; torch gives it to whatever ran at that time.
+FILE is what prof.export_chrome_trace() wrote (also gzip), best with profile_memory=True; or the .json or .raw.json of
+prof.export_memory_timeline(). It is read as a stream, so gigabytes are no matter. Memory is net: allocated minus freed
+while the op ran, its own or with all it called. "By thread" gives an allocation to the op of its own thread; torch
+gives it to whatever ran at that time.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from gputop.commands.common import is_terminal, print_out
+from gputop.commands.common import Refusal, is_terminal, print_out
 
 if TYPE_CHECKING:
+    from gputop.memory.memory_timeline import MemoryTimeline
     from gputop.memory.profiler_trace import Trace
     from gputop.memory.trace_table import Row
 
@@ -31,7 +33,9 @@ _KINDS: Final = ("cpu", "device", "python", "annotation", "device annotation")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", type=Path, help="a chrome trace of torch.profiler, .json or .json.gz")
+    parser.add_argument(
+        "file", metavar="FILE", type=Path, help="a chrome trace or memory timeline of torch.profiler, .json or .json.gz"
+    )
     parser.add_argument("--top", type=int, default=20, metavar="N", help="how many rows (20; 0: all)")
     parser.add_argument(
         "--sort",
@@ -69,9 +73,13 @@ def _column(text: str) -> str:
 
 
 def run(options: argparse.Namespace) -> int:
+    from gputop.memory.memory_timeline import is_timeline
     from gputop.memory.profiler_trace import open_trace
     from gputop.memory.trace_reader import UnreadableTrace
     from gputop.model import clean_text
+
+    if is_timeline(options.file):
+        return _timeline(options)
 
     progress = _Progress(options.file)
     try:
@@ -98,6 +106,86 @@ def run(options: argparse.Namespace) -> int:
             print("gputop: no Python frames in it: record with profile(with_stack=True)", file=sys.stderr)
         print_out(_page(trace, shown, len(rows), column, width, python))
     return 0
+
+
+def _timeline(options: argparse.Namespace) -> int:
+    """What was held by category: there are no ops in such a file."""
+    from gputop.memory.memory_timeline import open_timeline
+    from gputop.memory.trace_reader import UnreadableTrace
+    from gputop.model import clean_text
+
+    if options.sort or options.group_by_input_shape or options.group_by_stack > 0:
+        raise Refusal("a memory timeline has no ops: it cannot be sorted or grouped by theirs")
+    progress = _Progress(options.file)
+    try:
+        timeline = open_timeline(options.file, progress)
+    except UnreadableTrace as error:
+        progress.clear()
+        print(f"gputop: {clean_text(str(options.file), 500)}: {error}", file=sys.stderr)
+        return UNREADABLE
+    progress.clear()
+    if options.csv or options.json:
+        print_out(_timeline_csv(timeline) if options.csv else _timeline_json(timeline))
+    else:
+        print_out(_timeline_page(timeline))
+    return 0
+
+
+def _by_category(timeline: MemoryTimeline) -> list[dict[str, Any]]:
+    """The most at the peak first."""
+    from gputop.memory.memory_timeline import CATEGORIES
+
+    rows = [
+        {
+            "category": name,
+            "at_peak_bytes": held[timeline.peak],
+            "most_bytes": max(held),
+            "at_end_bytes": held[-1],
+        }
+        for name, held in zip(CATEGORIES, timeline.by_category, strict=True)
+    ]
+    return sorted(rows, key=lambda row: -row["at_peak_bytes"])
+
+
+def _timeline_page(timeline: MemoryTimeline) -> str:
+    from gputop.memory.words import percent, size
+    from gputop.model import clean_text
+    from gputop.text import left, right
+
+    peak = timeline.peak
+    lines = [
+        f"{clean_text(timeline.path.name, 200)}: {len(timeline):,} moments of one device's memory, by category",
+        f"peak {size(timeline.total[peak])} at {(timeline.at_ns[peak] - timeline.at_ns[0]) / 1e6:.3f} ms; "
+        f"{size(timeline.total[-1])} at the end",
+        "",
+        left("category", 18) + right("at the peak", 12) + right("", 8) + right("most", 10) + right("at the end", 12),
+    ]
+    for row in _by_category(timeline):
+        share = percent(row["at_peak_bytes"], timeline.total[peak])
+        figures = right(size(row["at_peak_bytes"]), 12) + right(share, 8) + right(size(row["most_bytes"]), 10)
+        lines.append(left(row["category"], 18) + figures + right(size(row["at_end_bytes"]), 12))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _timeline_json(timeline: MemoryTimeline) -> str:
+    plain = {
+        "file": timeline.path.name,
+        "moments": len(timeline),
+        "peak_bytes": timeline.total[timeline.peak],
+        "peak_at_ns": timeline.at_ns[timeline.peak],
+        "at_end_bytes": timeline.total[-1],
+        "categories": _by_category(timeline),
+    }
+    return json.dumps(plain, indent=2 if is_terminal(sys.stdout) else None) + "\n"
+
+
+def _timeline_csv(timeline: MemoryTimeline) -> str:
+    out = io.StringIO()
+    rows = _by_category(timeline)
+    writer = csv.DictWriter(out, tuple(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
 
 
 class _Progress:

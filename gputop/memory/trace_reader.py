@@ -216,6 +216,11 @@ def _head(more: Callable[[], str | None], events: TraceEvents) -> tuple[str, int
             break
     if not text.strip():
         raise UnreadableTrace("it is empty")
+    if text.lstrip()[:5].lower() in ("<html", "<!doc"):
+        raise UnreadableTrace(
+            "a web page; a memory timeline that export_memory_timeline() wrote as .html is a picture: write it as "
+            ".raw.json.gz"
+        )
     raise UnreadableTrace('no PyTorch Profiler trace: it has no "traceEvents"')
 
 
