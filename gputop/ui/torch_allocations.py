@@ -10,8 +10,9 @@ from gputop.memory.snapshot_groups import Group, stack_title
 from gputop.memory.words import percent, size
 from gputop.ui.cells import Line, Span, fit
 from gputop.ui.torch_flame import FlameGraph
-from gputop.ui.torch_pane import ListPane, stack_lines
+from gputop.ui.torch_pane import SnapshotPane, stack_lines
 from gputop.ui.torch_state import TorchState
+from gputop.ui.viewer_pane import ListPane
 from gputop.ui.widgets.frame import Hint
 
 _MOMENTS: Final = ("now", "peak", "cursor")
@@ -23,7 +24,7 @@ _TreeRow = tuple[int, Node, tuple[object, ...]]
 """Depth, node, and the frames that lead to it."""
 
 
-class AllocationsPane(ListPane):
+class AllocationsPane(SnapshotPane, ListPane):
     name = "Allocations"
     key = "a"
 
@@ -128,7 +129,7 @@ class AllocationsPane(ListPane):
         groups = self.state.groups(self.entry)
         held = self._held(groups)
         group = groups[n]
-        glyphs = self.state.view.glyphs
+        glyphs = self.view.glyphs
         filled = round(_BAR * group.bytes / groups[0].bytes) if groups[0].bytes else 0
         return (
             (f"{size(group.bytes):>9}", "title+b"),
@@ -193,7 +194,7 @@ class AllocationsPane(ListPane):
 
     def _tree_row(self, n: int, cells: int) -> Line:
         depth, node, path = self._visible[n]
-        glyphs, root = self.state.view.glyphs, self._tree()
+        glyphs, root = self.view.glyphs, self._tree()
         sign = " " if not node.children else glyphs.unfolded if self._is_open(node, path, root) else glyphs.folded
         indent = "  " * min(depth, max(0, cells - 50) // 3)
         return (

@@ -15,15 +15,16 @@ from gputop.memory.torch_snapshot import INACTIVE, PENDING, Device
 from gputop.memory.words import percent, signed, size
 from gputop.ui.cells import Line, Span, fit
 from gputop.ui.glyphs import levels
-from gputop.ui.torch_pane import NO_TRACE, ListPane, stack_lines
+from gputop.ui.torch_pane import NO_TRACE, SnapshotPane, stack_lines
 from gputop.ui.torch_state import TorchState
+from gputop.ui.viewer_pane import ListPane
 from gputop.ui.widgets.frame import Hint
 from gputop.ui.wrap import wrap
 
 _SPARK: Final = 24
 
 
-class LeaksPane(ListPane):
+class LeaksPane(SnapshotPane, ListPane):
     name = "Leaks"
     key = "l"
 
@@ -58,7 +59,7 @@ class LeaksPane(ListPane):
 
     def row(self, n: int, cells: int) -> Line:
         leak = self._leaks()[n]
-        view = self.state.view
+        view = self.view
         room = self._spark_cells(cells)
         spark = _spark(leak.by_step, room)
         top = max(1.0, *spark)
@@ -86,7 +87,7 @@ def _spark(values: list[int], most: int) -> list[float]:
     return [float(sum(values[n : n + each])) for n in range(0, len(values), each)]
 
 
-class SegmentsPane(ListPane):
+class SegmentsPane(SnapshotPane, ListPane):
     name = "Segments"
     key = "s"
     by_address = False
@@ -115,7 +116,7 @@ class SegmentsPane(ListPane):
 
     def heading(self, cells: int) -> Sequence[Line]:
         wasted = sum(use.wasted for use in self._uses())
-        glyphs = self.state.view.glyphs
+        glyphs = self.view.glyphs
         legend: Line = (
             (f"{len(self._uses()):,} segments; ", "dim"),
             (size(wasted), "warning+b"),
@@ -144,7 +145,7 @@ class SegmentsPane(ListPane):
 
     def _map(self, use: SegmentUse, cells: int) -> list[Span]:
         """The segment's bytes as cells: in use, waiting, free; a cell with anything in use is never shown as free."""
-        device, glyphs = self.device, self.state.view.glyphs
+        device, glyphs = self.device, self.view.glyphs
         base = device.segment_address[use.segment]
         marks = [0] * cells
         for block in range(device.segment_block[use.segment], device.segment_block[use.segment + 1]):
@@ -193,7 +194,7 @@ class SegmentsPane(ListPane):
         return lines
 
 
-class OomPane(ListPane):
+class OomPane(SnapshotPane, ListPane):
     name = "OOM"
     key = "m"
 
@@ -230,7 +231,7 @@ class OomPane(ListPane):
         return super().pressed(key, page)
 
     def _card(self, told: OutOfMemory, cells: int, rows: int) -> list[Line]:
-        snapshot, glyphs = self.state.snapshot, self.state.view.glyphs
+        snapshot, glyphs = self.state.snapshot, self.view.glyphs
         ago = "" if told.seconds_before_end is None else f", {told.seconds_before_end:.3g} s before the dump"
         lines: list[Line] = [
             (
@@ -274,7 +275,7 @@ class OomPane(ListPane):
         return [*lines, (), *stack_lines(frames, cells, room, "asked for by")]
 
 
-class DiffPane(ListPane):
+class DiffPane(SnapshotPane, ListPane):
     name = "Diff"
     key = "d"
 

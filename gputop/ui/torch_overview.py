@@ -8,11 +8,12 @@ from gputop.memory.snapshot_overview import Totals, coverage_words, overview
 from gputop.memory.snapshot_summary import figures
 from gputop.memory.words import percent, size
 from gputop.ui.cells import Line, Span, fit, width
-from gputop.ui.torch_pane import TextPane
+from gputop.ui.torch_pane import SnapshotPane
+from gputop.ui.viewer_pane import TextPane
 from gputop.ui.wrap import wrap
 
 
-class OverviewPane(TextPane):
+class OverviewPane(SnapshotPane, TextPane):
     name = "Overview"
     key = "o"
 
@@ -35,7 +36,7 @@ class OverviewPane(TextPane):
         for words in coverage_words(device):
             lines += [((part, "text"),) for part in wrap(words, cells)]
         if device.ooms:
-            sign = self.state.view.glyphs.warning
+            sign = self.view.glyphs.warning
             words = f"{sign} {len(device.ooms)} out of memory in the trace: m tells why"
             lines += [((words, "critical+b"),)]
         lines += [(), self._title("Pools and streams", cells), *self._pools(cells)]
@@ -47,12 +48,12 @@ class OverviewPane(TextPane):
         return [*lines, (), ((snapshot.form, "faint"),)]
 
     def _title(self, words: str, cells: int) -> Line:
-        rule = self.state.view.glyphs.rule
+        rule = self.view.glyphs.rule
         return ((words, "accent+b"), (f" {rule * (cells - width(words) - 1)}", "faint"))
 
     def _bar(self, totals: Totals, cells: int) -> list[Line]:
         """Reserved memory as a stack: living, waiting, lost to rounding, stuck, releasable."""
-        glyphs = self.state.view.glyphs
+        glyphs = self.view.glyphs
         waiting = totals.active - totals.allocated
         loss = max(0, min(totals.rounding_loss, totals.allocated))
         parts = (

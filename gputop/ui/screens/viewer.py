@@ -1,0 +1,343 @@
+"""What the viewers of files have in common: a file is read behind a progress bar, then one view of it fills the screen,
+with tabs above, hints below, a filter, and keys that every view has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Final, Generic, TypeVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.screen import Screen
+from textual.timer import Timer
+
+from gputop.ui.background import in_background
+from gputop.ui.board import Board
+from gputop.ui.cells import Line, fit, width
+from gputop.ui.curve_pane import CurvePane
+from gputop.ui.exact_output import install
+from gputop.ui.view import View
+from gputop.ui.viewer_pane import Pane
+from gputop.ui.widgets.entry import Entry
+from gputop.ui.widgets.frame import Hint, clip, hint_line, shown
+from gputop.ui.wrap import wrap
+
+_IDLE: Final = 0.12  # seconds without a key after which what takes longer is computed
+_LEAST: Final = (40, 8)
+
+Found = TypeVar("Found")
+
+
+class ViewerScreen(Screen[None], Generic[Found]):
+    """Shows what ``read`` finds, as the panes that ``take_in`` makes of it.
+
+    q closes it (the application, where it is all there is), so does Esc where there is a screen to go back to: a torn
+    escape sequence begins with it, and must not end the program.
+    """
+
+    DEFAULT_CSS: ClassVar[str] = """
+    ViewerScreen { overflow: hidden; }
+    ViewerScreen > Board { height: 1fr; }
+    """
+    ALLOW_SELECT: ClassVar[bool] = False
+    AUTO_FOCUS: ClassVar[str | None] = ""
+    PROGRAM: ClassVar[str]
+
+    def __init__(self, view: View) -> None:
+        super().__init__()
+        install(self)
+        self.view = view
+        self.board = Board()
+        self.problems: list[str] = []
+        self.panes: list[Pane] = []
+        self.at = 0
+        self._reading = ("reading", 0.0)
+        self._tabs: list[tuple[int, int]] = []
+        self._prompt: Entry | None = None
+        self._complaint: str | None = None
+        self._help = False
+        self._settling: Timer | None = None
+
+    @property
+    def pane(self) -> Pane:
+        return self.panes[self.at]
+
+    # -- what a viewer is of
+
+    def read(self) -> tuple[Found | None, list[str]]:
+        """In a thread: what the files hold, None where none could be read; and what is wrong with each, in words."""
+        raise NotImplementedError
+
+    def take_in(self, found: Found) -> Sequence[Pane]:
+        """The views of it."""
+        raise NotImplementedError
+
+    def heading(self, cells: int) -> Line:
+        raise NotImplementedError
+
+    def nothing(self) -> str | None:
+        """Why there is nothing to look at in what was read."""
+        return None
+
+    def keys(self) -> Sequence[tuple[str, str]]:
+        """For the help: keys, and what they do."""
+        return ()
+
+    def about(self) -> str:
+        """For the help: what the figures are."""
+        return ""
+
+    def hints(self) -> Sequence[Hint]:
+        """Of keys that all its views have."""
+        return ()
+
+    def key_pressed(self, key: str) -> bool:
+        """A key that all its views have; whether it is one."""
+        return False
+
+    @property
+    def filter_text(self) -> str:
+        return ""
+
+    def set_filter(self, text: str) -> str | None:
+        """Returns what is wrong with *text*, in words."""
+        raise NotImplementedError
+
+    # -- reading
+
+    def compose(self) -> ComposeResult:
+        yield self.board
+
+    def on_mount(self) -> None:
+        self.draw()
+        in_background(self, self.read, self._was_read)
+
+    def progress(self, words: str, share: float) -> None:
+        """From the thread that reads."""
+        self._reading = words, share
+        self.call_later(self.draw)
+
+    def _was_read(self, result: tuple[Found | None, list[str]]) -> None:
+        found, self.problems = result
+        if found is not None:
+            self.panes = list(self.take_in(found))
+        self.draw()
+
+    # -- drawing
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.draw()
+
+    @property
+    def _looks(self) -> bool:
+        """Whether a view is shown."""
+        return bool(self.panes) and self.nothing() is None
+
+    def draw(self) -> None:
+        cells, rows = self.app.size
+        if not self.is_mounted or cells < 4 or rows < 2:
+            return
+        if cells < _LEAST[0] or rows < _LEAST[1]:
+            lines: list[Line] = [((fit(f"too small: needs {_LEAST[0]}×{_LEAST[1]}", cells), "warning+b"),)]
+        elif not self.panes:
+            lines = self._waiting(cells, rows)
+        else:
+            lines = self._looking(cells, rows)
+        self.board.show(shown(lines, self.view.glyphs))
+        if self._looks and self.pane.pending():
+            if self._settling is not None:
+                self._settling.stop()
+            self._settling = self.set_timer(_IDLE, self._settle)
+
+    def _settle(self) -> None:
+        self._settling = None
+        if self._looks:
+            self.pane.settle()
+            self.draw()
+
+    def _waiting(self, cells: int, rows: int) -> list[Line]:
+        """The progress bar; or what is wrong with every file."""
+        lines: list[Line] = [((fit(f" {self.PROGRAM}", cells), "title+b@bar"),), ()]
+        if self.problems:
+            for problem in self.problems:
+                sign = f" {self.view.glyphs.warning} "
+                parts = wrap(problem, cells - 4)
+                lines += [((sign if not n else "   ", "critical+b"), (part, "text")) for n, part in enumerate(parts)]
+        else:
+            what, share = self._reading
+            room = max(10, min(60, cells - 4))
+            done = round(room * share)
+            words = f"{what}  {100 * share:.0f} %"
+            bar: Line = (
+                (" ", "text"),
+                (self.view.glyphs.full * done, "g0@track"),
+                (self._track(room - done), "faint@track"),
+            )
+            lines += [((f" {fit(words, cells - 2)}", "text"),), bar]
+        lines += [()] * (rows - len(lines) - 1)
+        return [*lines[: rows - 1], hint_line((self._close_hint,), cells, "bar")]
+
+    def _track(self, cells: int) -> str:
+        return (" " if self.view.has_track else self.view.glyphs.track) * cells
+
+    def _looking(self, cells: int, rows: int) -> list[Line]:
+        lines: list[Line] = [self.heading(cells), self._tab_line(cells)]
+        room = rows - 3 - len(self.problems)
+        for problem in self.problems:
+            lines.append(((fit(f" {self.view.glyphs.warning} {problem}", cells), "critical+b@bar"),))
+        nothing = self.nothing()
+        if self._help:
+            body: Sequence[Line] = self._help_lines(cells - 2)
+        elif nothing is not None:
+            body = [(), ((nothing, "dim"),)]
+        else:
+            body = self.pane.lines(cells - 2, room)
+        lines += [((" ", "text"), *clip(line, cells - 2)) for line in list(body)[:room]]
+        lines += [()] * (rows - 1 - len(lines))
+        return [*lines, self._bottom(cells)]
+
+    def _tab_line(self, cells: int) -> Line:
+        spans = []
+        self._tabs = []
+        x = 0
+        for n, pane in enumerate(self.panes):
+            on = n == self.at
+            words = f" {pane.name} "
+            spans += [
+                (f" {pane.key}", "key+b" if not on else "key+b@cursor"),
+                (words, "title+b@cursor" if on else "dim"),
+            ]
+            self._tabs.append((x, x + 2 + len(words)))
+            x += 2 + len(words)
+        if x > cells:  # letters and the chosen one
+            spans = []
+            for n, pane in enumerate(self.panes):
+                words = f" {pane.key} {pane.name} " if n == self.at else f" {pane.key}"
+                spans.append((words, "title+b@cursor" if n == self.at else "key+b"))
+        return clip(tuple(spans), cells)
+
+    def _bottom(self, cells: int) -> Line:
+        if self._prompt is not None:
+            label = " Filter: " if self._complaint is None else f" {self._complaint} "
+            style = "key+b@bar" if self._complaint is None else "warning+b@bar"
+            label = fit(label, min(width(label), cells // 2))
+            return ((label, style), *self._prompt.line(cells - width(label)))
+        hints: list[Hint] = [self._close_hint, ("?", "help")]
+        own = self.pane.hints() if self._looks else ()
+        return hint_line((*hints, *own, ("Tab", "view"), ("/", "filter"), *self.hints()), cells, "bar")
+
+    def _help_lines(self, cells: int) -> list[Line]:
+        common = [("Tab Shift+Tab", "the next and the previous view; or its letter")]
+        last = ("q F10", "close; Esc clears the filter, and goes back where there is a dashboard")
+        lines: list[Line] = [()]
+        lines += [((fit(key, 18), "key+b"), (words, "text")) for key, words in (*common, *self.keys(), last)]
+        return [*lines, (), *[((part, "dim"),) for part in wrap(self.about(), cells)]]
+
+    # -- keys
+
+    def on_key(self, event: events.Key) -> None:
+        if self._take(event):
+            event.stop()
+            event.prevent_default()
+            if self.is_current:
+                self.draw()
+
+    def _take(self, event: events.Key) -> bool:
+        key = event.key
+        if self._prompt is not None and self.panes:
+            return self._type(event, self._prompt)
+        if self._help and key in ("escape", "q", "f1", "question_mark"):
+            self._help = False
+            return True
+        if key in ("q", "f10"):
+            self.close()
+            return True
+        if key == "escape":
+            if self.panes and self.filter_text:
+                self.set_filter("")
+            elif not self._is_all_there_is:
+                self.close()
+            return True
+        if not self.panes:
+            return False
+        if self._looks and not self._help and self.pane.pressed(key, self.app.size.height - 6):
+            return True
+        return self._common(key)
+
+    def _common(self, key: str) -> bool:
+        """A key that every view has."""
+        for pane in self.panes:
+            if key == pane.key:
+                self.show_pane(pane)
+                return True
+        match key:
+            case "tab" | "shift+tab":
+                self.at = (self.at + (1 if key == "tab" else -1)) % len(self.panes)
+                self._help = False
+            case "slash" | "f3" | "f4":
+                self._prompt, self._complaint = Entry(self.filter_text), None
+            case "f1" | "question_mark":
+                self._help = True
+            case "ctrl+l":
+                self.board.redraw()
+            case _:
+                return self.key_pressed(key)
+        return True
+
+    def show_pane(self, pane: Pane) -> None:
+        self.at, self._help = self.panes.index(pane), False
+
+    def _type(self, event: events.Key, prompt: Entry) -> bool:
+        if event.key == "escape":
+            self.set_filter("")
+            self._prompt = None
+        elif event.key == "enter":
+            self._prompt = None
+        elif prompt.key(event):
+            self._complaint = self.set_filter(prompt.text)
+        else:
+            return False
+        return True
+
+    @property
+    def _is_all_there_is(self) -> bool:
+        return self.app.screen_stack[0] is self
+
+    @property
+    def _close_hint(self) -> Hint:
+        return ("q", "quit") if self._is_all_there_is else ("Esc q", "back")
+
+    def close(self) -> None:
+        if self._is_all_there_is:
+            self.app.exit(return_code=1 if not self.panes and self.problems else 0)
+        else:
+            self.dismiss()
+
+    # -- the mouse
+
+    def on_click(self, event: events.Click) -> None:
+        if not self._looks:
+            return
+        if event.y == 1:
+            for n, (start, end) in enumerate(self._tabs):
+                if start <= event.x < end:
+                    self.at = n
+        else:
+            self.pane.clicked(event.y - 2 - len(self.problems), event.x - 1)
+        self.draw()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._scroll("down")
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._scroll("up")
+
+    def _scroll(self, key: str) -> None:
+        if not self._looks:
+            return
+        if isinstance(self.pane, CurvePane):
+            self.pane.pressed("minus" if key == "down" else "plus", 1)
+        else:
+            for _ in range(3):
+                self.pane.pressed(key, 1)
+        self.draw()
