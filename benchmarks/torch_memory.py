@@ -188,7 +188,8 @@ def screen(path: Path) -> None:
     from textual.geometry import Region
 
     from gputop.settings import DEFAULTS
-    from gputop.ui.torch_app import TorchSnapshotApp
+    from gputop.ui.screens.torch_snapshot import TorchSnapshotScreen
+    from gputop.ui.viewer_app import ViewerApp
 
     keys = {
         "timeline": ["t", "p", *["plus"] * 8, *["minus"] * 8, *["left"] * 10, *["right"] * 5, "z"],
@@ -201,10 +202,10 @@ def screen(path: Path) -> None:
     }
 
     async def walk() -> None:
-        app = TorchSnapshotApp([path], DEFAULTS)
+        app = ViewerApp(lambda view: TorchSnapshotScreen([path], view), DEFAULTS)
         async with app.run_test(size=(200, 60)) as pilot:
             started = time.perf_counter()
-            while app.screen.state is None:
+            while not app.screen.panes:
                 await asyncio.sleep(0.02)
             print(f"  viewer: open {time.perf_counter() - started:.2f} s")
             await pilot.pause()

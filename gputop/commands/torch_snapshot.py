@@ -88,10 +88,13 @@ def run(options: argparse.Namespace) -> int:
 
 def _view(options: argparse.Namespace) -> int:
     from gputop.commands.common import settings_of
-    from gputop.ui import torch_app
+    from gputop.ui import viewer_app
+    from gputop.ui.screens.torch_snapshot import TorchSnapshotScreen
 
     settings, _, _ = settings_of(options)
-    return torch_app.run(options.files, settings, options.device, options.filter)
+    return viewer_app.run(
+        lambda view: TorchSnapshotScreen(options.files, view, options.device, options.filter), settings
+    )
 
 
 def _open(path: Path) -> Snapshot | None:

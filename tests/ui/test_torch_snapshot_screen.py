@@ -14,8 +14,8 @@ from textual.pilot import Pilot
 from gputop.settings import DEFAULTS
 from gputop.ui.glyphs import ASCII, UNICODE
 from gputop.ui.screens.torch_snapshot import TorchSnapshotScreen
-from gputop.ui.torch_app import TorchSnapshotApp
 from gputop.ui.view import View
+from gputop.ui.viewer_app import ViewerApp
 from tests.ui.screens import TORN_KEYS, VIEW, Stage, showing, until
 from tests.unit import allocator_simulator as sim
 from tests.unit.allocator_simulator import MIB, Allocator
@@ -190,7 +190,7 @@ async def test_letters_typed_into_the_filter_are_not_keys(files: list[Path]) -> 
 
 
 async def test_torn_keys_do_not_end_the_program_nor_change_the_view(files: list[Path]) -> None:
-    app = TorchSnapshotApp(files[:1], DEFAULTS)
+    app = ViewerApp(lambda view: TorchSnapshotScreen(files[:1], view), DEFAULTS)
     async with app.run_test(size=(80, 24)) as pilot:
         screen: Any = app.screen
         await until(lambda: screen.state is not None, "the file to be read")

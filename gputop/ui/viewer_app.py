@@ -1,11 +1,10 @@
-"""``gputop torch-snapshot`` in the terminal: an application that is the viewer and nothing else."""
+"""``gputop torch-snapshot`` and ``torch-trace`` in the terminal: an application that is a viewer and nothing else."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from textual.binding import Binding
@@ -18,24 +17,24 @@ from gputop.ui.board import Board
 from gputop.ui.crash import crash_report
 from gputop.ui.glyphs import ASCII, UNICODE
 from gputop.ui.palette import DARK, MONOCHROME, SIXTEEN, THEMES, Palette
-from gputop.ui.screens.torch_snapshot import TorchSnapshotScreen
+from gputop.ui.screens.viewer import ViewerScreen
 from gputop.ui.typeahead import TypeaheadApp
 from gputop.ui.view import View
 
 
-def run(paths: Sequence[Path], settings: Settings, device: int | None = None, filter_text: str = "") -> int:
-    """Show the snapshots in *paths* until the user quits. Returns the exit status: 1 where none could be read."""
-    app = TorchSnapshotApp(paths, settings, device, filter_text)
+def run(make: Callable[[View], ViewerScreen[Any]], settings: Settings) -> int:
+    """Show what *make* makes until the user quits. Returns the exit status: 1 where no file could be read."""
+    app = ViewerApp(make, settings)
     app.ending_signals = leaving.EndingSignals()
     leaving.end_with_terminal()
     app.run(mouse=settings.mouse)
     return app.return_code or 0
 
 
-class TorchSnapshotApp(TypeaheadApp[None]):
+class ViewerApp(TypeaheadApp[None]):
     """Themes and endings as in the dashboard; its one screen is the viewer."""
 
-    TITLE = "gputop torch-snapshot"
+    TITLE = "gputop"
     CSS_PATH = "gputop.tcss"
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
@@ -44,12 +43,10 @@ class TorchSnapshotApp(TypeaheadApp[None]):
     ]
     ending_signals: leaving.EndingSignals | None = None
 
-    def __init__(
-        self, paths: Sequence[Path], settings: Settings, device: int | None = None, filter_text: str = ""
-    ) -> None:
+    def __init__(self, make: Callable[[View], ViewerScreen[Any]], settings: Settings) -> None:
         os.environ.pop("NO_COLOR", None)  # colours off is a theme of its own
         super().__init__()
-        self._paths, self._device, self._filter = paths, device, filter_text
+        self._make = make
         self.settings = settings
         self.ascii_only = settings.ascii if settings.ascii is not None else not unicode_works(sys.__stderr__)
         Board.ascii_only = self.ascii_only
@@ -70,7 +67,7 @@ class TorchSnapshotApp(TypeaheadApp[None]):
         return View(self.settings, glyphs, Palette.of(self).has_track and not self.ascii_only)
 
     def get_default_screen(self) -> Screen[Any]:
-        return TorchSnapshotScreen(self._paths, self.view, self._device, self._filter)
+        return self._make(self.view)
 
     def on_mount(self) -> None:
         if self.ending_signals is not None:
