@@ -67,6 +67,15 @@ def as_setting(name: str, read: Callable[[str], Any] = str) -> Callable[[str], A
     return checked
 
 
+def add_viewer_arguments(parser: argparse.ArgumentParser) -> None:
+    """What an application in the terminal can be told."""
+    screen = parser.add_argument_group("viewer")
+    screen.add_argument("--config", metavar="PATH", type=Path, help="settings file instead of the usual one")
+    screen.add_argument("--ascii", action="store_true", default=None, help="draw with ASCII only")
+    screen.add_argument("--no-color", action="store_true", help="no colours (as NO_COLOR in the environment)")
+    screen.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
+
+
 def settings_of(options: argparse.Namespace) -> tuple[Settings, Path, tuple[str, ...]]:
     """The command line over the file over the defaults; the file; what is wrong with it."""
     from gputop import locations, settings_file

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from gputop.commands.common import Refusal, is_terminal, print_out
+from gputop.commands.common import Refusal, add_viewer_arguments, is_terminal, print_out
 
 if TYPE_CHECKING:
     from gputop.memory.snapshot_groups import Filter
@@ -42,11 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--top", type=int, default=10, metavar="N", help="how many stacks --summary and --json list (10)"
     )
     parser.add_argument("--all-frames", action="store_true", help="torch's and C++ frames too, not only the user's")
-    screen = parser.add_argument_group("viewer")
-    screen.add_argument("--config", metavar="PATH", type=Path, help="settings file instead of the usual one")
-    screen.add_argument("--ascii", action="store_true", default=None, help="draw with ASCII only")
-    screen.add_argument("--no-color", action="store_true", help="no colours (as NO_COLOR in the environment)")
-    screen.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
+    add_viewer_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:

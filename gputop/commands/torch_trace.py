@@ -1,5 +1,8 @@
 """Which op of a PyTorch Profiler trace took the memory, and the time: the table of key_averages(), and what it hides.
 
+On a terminal it opens a viewer: memory over time with what ran and who held it, and the table, sorted by any column.
+With --summary or any option about the table, or into a pipe, the table is printed.
+
 FILE is what prof.export_chrome_trace() wrote (also gzip), best with profile_memory=True; or the .json or .raw.json of
 prof.export_memory_timeline(). It is read as a stream, so gigabytes are no matter. Memory is net: allocated minus freed
 while the op ran, its own or with all it called. "By thread" gives an allocation to the op of its own thread; torch
@@ -17,7 +20,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from gputop.commands.common import Refusal, is_terminal, print_out
+from gputop.commands.common import Refusal, add_viewer_arguments, is_terminal, print_out
 
 if TYPE_CHECKING:
     from gputop.memory.memory_timeline import MemoryTimeline
@@ -29,6 +32,9 @@ _FIELDS: Final = (
     "name kind shape calls self_device_memory device_memory self_cpu_memory cpu_memory self_thread_memory "
     "thread_memory self_cpu_time cpu_time self_device_time device_time stack"
 ).split()
+_TOP: Final = 20
+_HELD: Final = 5  # lines about what was held at the peak
+_HELD_JSON: Final = 20
 _KINDS: Final = ("cpu", "device", "python", "annotation", "device annotation")
 
 
@@ -36,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", metavar="FILE", type=Path, help="a chrome trace or memory timeline of torch.profiler, .json or .json.gz"
     )
-    parser.add_argument("--top", type=int, default=20, metavar="N", help="how many rows (20; 0: all)")
+    parser.add_argument("--top", type=int, default=None, metavar="N", help="how many rows (20; 0: all)")
     parser.add_argument(
         "--sort",
         metavar="COLUMN",
@@ -59,8 +65,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="without Python's functions (with_stack=True), as torch before 2.12 has it",
     )
     output = parser.add_mutually_exclusive_group()
+    output.add_argument(
+        "--summary", action="store_true", help="print the table also to a terminal, instead of a viewer"
+    )
     output.add_argument("--json", action="store_true", help="one JSON object")
     output.add_argument("--csv", action="store_true", help="the table as CSV: bytes, µs")
+    add_viewer_arguments(parser)
 
 
 def _column(text: str) -> str:
@@ -78,6 +88,8 @@ def run(options: argparse.Namespace) -> int:
     from gputop.memory.trace_reader import UnreadableTrace
     from gputop.model import clean_text
 
+    if _wants_viewer(options):
+        return _view(options)
     if is_timeline(options.file):
         return _timeline(options)
 
@@ -95,7 +107,8 @@ def run(options: argparse.Namespace) -> int:
     if not trace.curves and options.sort is None:
         column = "self_cpu_time"
     rows.sort(key=lambda row: row.name if column == "name" else -getattr(row, column))
-    shown = rows[: options.top] if options.top > 0 else rows
+    top = _TOP if options.top is None else options.top
+    shown = rows[:top] if top > 0 else rows
     if options.csv:
         print_out(_csv(shown))
     elif options.json:
@@ -106,6 +119,23 @@ def run(options: argparse.Namespace) -> int:
             print("gputop: no Python frames in it: record with profile(with_stack=True)", file=sys.stderr)
         print_out(_page(trace, shown, len(rows), column, width, python))
     return 0
+
+
+def _wants_viewer(options: argparse.Namespace) -> bool:
+    """Where there is a terminal, and nothing was said about how a table is to be printed."""
+    says = (options.summary, options.json, options.csv, options.group_by_input_shape, options.no_python)
+    if any(says) or options.top is not None or options.sort is not None or options.group_by_stack > 0:
+        return False
+    return is_terminal(sys.stdin) and is_terminal(sys.stdout) and is_terminal(sys.stderr)
+
+
+def _view(options: argparse.Namespace) -> int:
+    from gputop.commands.common import settings_of
+    from gputop.ui import viewer_app
+    from gputop.ui.screens.torch_trace import TorchTraceScreen
+
+    settings, _, _ = settings_of(options)
+    return viewer_app.run(lambda view: TorchTraceScreen(options.file, view), settings)
 
 
 def _timeline(options: argparse.Namespace) -> int:
@@ -224,13 +254,16 @@ def _page(trace: Trace, rows: list[Row], count: int, column: str, width: int, py
         peak = curve.peak
         reserved = f" (reserved {size(peak.reserved)})" if peak.reserved > 0 else ""
         lines.append(
-            f"{curve.device}: peak {size(peak.allocated)}{reserved} at {(peak.at_ns - _began(trace)) / 1e6:.3f} ms; "
+            f"{curve.device}: peak {size(peak.allocated)}{reserved} at {(peak.at_ns - trace.begins_ns) / 1e6:.3f} ms; "
             f"{curve.allocations:,} allocations {size(curve.allocated_bytes)}, {curve.frees:,} frees "
             f"{size(curve.freed_bytes)}; {size(curve.never_freed)} never freed"
         )
         running = trace.running(curve, peak.event)
         if running:
             lines.append(shorten(f"  at the peak: {clean_text(' > '.join(running[-5:]), 1000)}", width))
+        for held in trace.held(curve, peak.event)[:_HELD]:
+            by = f"{held.op or 'no op'}  {held.where}".rstrip()
+            lines.append(shorten(f"  {size(held.bytes):>9} {held.blocks:>7,}× {clean_text(by, 500)}", width))
     if trace.curves:
         lines.append(trace.reconciliation(python).words())
     device = trace.has_device_memory
@@ -252,11 +285,6 @@ def _page(trace: Trace, rows: list[Row], count: int, column: str, width: int, py
         lines += [shorten(f"    from {clean_text(frame, 300)}", width) for frame in row.stack]
     text = "".join(f"{line.rstrip()}\n" for line in lines)
     return text if unicode_works(sys.stdout) else to_ascii(text)
-
-
-def _began(trace: Trace) -> int:
-    starts = [min(trace.events.start)] if trace.events.start else []
-    return min([*starts, *(curve.at_ns[0] for curve in trace.curves)])
 
 
 def _time(us: float) -> str:
@@ -284,6 +312,7 @@ def _json(trace: Trace, rows: list[Row], python: bool) -> str:
                 "peak_reserved_bytes": curve.peak.reserved if curve.peak.reserved >= 0 else None,
                 "peak_at_ns": curve.peak.at_ns,
                 "peak_running": list(trace.running(curve, curve.peak.event)),
+                "peak_held": [held._asdict() for held in trace.held(curve, curve.peak.event)[:_HELD_JSON]],
                 "allocations": curve.allocations,
                 "allocated_bytes": curve.allocated_bytes,
                 "frees": curve.frees,

@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from gputop.memory.trace_callers import ENGINE
 from gputop.memory.trace_curve import Curve
-from gputop.memory.trace_reader import PYTHON, Progress, TraceEvents, read
+from gputop.memory.trace_reader import ANNOTATION, CPU, DEVICE, PYTHON, Progress, TraceEvents, read
 from gputop.memory.trace_table import OpTree, Row
 
+#: How Python frames begin that are not the user's.
+_TORCHS: Final = ("torch/", "<built-in ", "nn.Module: ", "<frozen ", "contextlib.py", "threading.py", "<string>")
 
-@dataclass(slots=True)
+
+class Held(NamedTuple):
+    """Allocations of one origin: the op, the user's line and the annotation it was in, where there are such."""
+
+    op: str
+    frame: str
+    phase: str
+    bytes: int
+    blocks: int
+
+    @property
+    def where(self) -> str:
+        """Without the op: line and annotation."""
+        return " in ".join(part for part in (self.frame, self.phase) if part)
+
+
+@dataclass
 class Trace:
     """What one file tells."""
 
@@ -20,12 +40,22 @@ class Trace:
     curves: list[Curve] = field(default_factory=list)
     _trees: dict[bool, OpTree] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def has_device_memory(self) -> bool:
         events = self.events
         return any(not events.is_cpu(device) for device in range(len(events.devices.texts)))
 
-    @property
+    @cached_property
+    def has_kernels(self) -> bool:
+        return DEVICE in set(self.events.kind)
+
+    @cached_property
+    def begins_ns(self) -> int:
+        """When the first of all begins."""
+        starts = [min(self.events.start)] if self.events.start else []
+        return min([*starts, *(curve.at_ns[0] for curve in self.curves)], default=0)
+
+    @cached_property
     def has_python(self) -> bool:
         """Whether Python's functions are in it (with_stack)."""
         return PYTHON in set(self.events.kind)
@@ -37,7 +67,36 @@ class Trace:
 
     def running(self, curve: Curve, event: int) -> tuple[str, ...]:
         """What was open when memory changed, on the thread that changed it: ops and frames, the outermost first."""
+        texts, name = self.events.names.texts, self.events.name
+        return tuple([texts[name[op]] for op in self._running(curve, event)])
+
+    def held(self, curve: Curve, event: int) -> list[Held]:
+        """What was allocated in the trace and held after *event*, by the op that asked for it; the most first."""
+        found: dict[Held, list[int]] = {}
+        for allocation in curve.held(event):
+            sums = found.setdefault(self._asked_for(curve, allocation), [0, 0])
+            sums[0] += curve.bytes[allocation]
+            sums[1] += 1
+        held = [by._replace(bytes=bytes_, blocks=blocks) for by, (bytes_, blocks) in found.items()]
+        return sorted(held, key=lambda one: -one.bytes)
+
+    def _running(self, curve: Curve, event: int) -> list[int]:
         return self._tree(True).running(curve.thread[event], curve.at_ns[event])
+
+    def _asked_for(self, curve: Curve, event: int) -> Held:
+        """The outermost op that ran, and the innermost frame of the user's: what is inside the one, and between both,
+        is torch's."""
+        texts, name, kind = self.events.names.texts, self.events.name, self.events.kind
+        op = frame = phase = ""
+        for open_ in self._running(curve, event):
+            text = texts[name[open_]]
+            if kind[open_] == PYTHON and not text.startswith(_TORCHS):
+                frame, op = text, ""  # what it calls counts
+            elif kind[open_] == ANNOTATION:
+                phase = text
+            elif kind[open_] == CPU and not op and not text.startswith(ENGINE):
+                op = text
+        return Held(op, frame, phase, 0, 0)
 
     def reconciliation(self, python: bool = True) -> Reconciliation:
         """What the events sum up to, against what the table's rows do."""

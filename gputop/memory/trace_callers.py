@@ -63,7 +63,7 @@ class Callers:
             arrow = events.backward.get(place)
             earliest, callers, back = stack[-1] if stack else nothing
             called = texts[name[event]]
-            if not stack and called.startswith(_ENGINE):  # its thread works for the one that called backward()
+            if not stack and called.startswith(ENGINE):  # its thread works for the one that called backward()
                 caller = open_.get(events.forward.get(arrow, (main, 0))[0] if arrow is not None else main)
                 callers = caller[-1][1] if caller else 0
             if kind[event] == PYTHON:
@@ -92,7 +92,7 @@ class Callers:
         return number
 
 
-_ENGINE: Final = "autograd::engine::evaluate_function"
+ENGINE: Final = "autograd::engine::evaluate_function"
 _NODE: Final = re.compile(r"(?!autograd::engine).*(?:Backward\d*|AccumulateGrad|CopySlices)\Z", re.DOTALL)
 
 

@@ -29,6 +29,7 @@ class Curve:
         self.device = device_name(events.devices.texts[number])
         self.at_ns, self.bytes, self.thread = array("q"), array("q"), array("i")
         self.allocated, self.reserved = array("q"), array("q")
+        self.address = array("Q")
         self.allocations = self.frees = self.allocated_bytes = self.freed_bytes = 0
         on, at = events.memory_device, events.memory_at
         running = 0
@@ -47,6 +48,7 @@ class Curve:
             self.at_ns.append(at[n])
             self.bytes.append(bytes_)
             self.thread.append(events.memory_thread[n])
+            self.address.append(events.memory_address[n])
             told = events.memory_allocated[n]
             self.allocated.append(told if told >= 0 else running)
             self.reserved.append(events.memory_reserved[n])
@@ -59,6 +61,16 @@ class Curve:
     def peak(self) -> Peak:
         event = first(self._allocated, max(self.allocated))
         return Peak(event, self.at_ns[event], self.allocated[event], self.reserved[event])
+
+    def held(self, event: int) -> list[int]:
+        """The allocations of the trace that were not freed after *event*, by their own events."""
+        live: dict[int, int] = {}
+        for n in range(event + 1):
+            if self.bytes[n] >= 0:
+                live[self.address[n]] = n
+            else:
+                live.pop(self.address[n], None)
+        return list(live.values())
 
     def most_allocated(self, start: int, end: int) -> int:
         """The most that was allocated after any of the events *start* to *end* (without)."""

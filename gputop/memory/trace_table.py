@@ -149,7 +149,7 @@ class OpTree:
                 if op in self._kernels or above in self._kernels:
                     self._kernels[above] = self._kernels.pop(op, 0)
 
-    def running(self, thread: int, at_ns: int) -> tuple[str, ...]:
+    def running(self, thread: int, at_ns: int) -> list[int]:
         """Ops and frames that were open on *thread* at a moment, the outermost first."""
         events, gone = self.events, self._gone
         if not self._by_thread:
@@ -162,9 +162,9 @@ class OpTree:
         found = []
         while op >= 0:
             if events.end[op] >= at_ns:
-                found.append(events.names.texts[events.name[op]])
+                found.append(op)
             op = self._parent[op]
-        return tuple(reversed(found))
+        return found[::-1]
 
     def rows(self, by_shape: bool, stack_depth: int) -> list[Row]:
         """See Trace.rows()."""

@@ -1,4 +1,5 @@
-"""``gputop torch-snapshot`` in a real terminal: keys arrive, it ends cleanly, files that cannot be read are said."""
+"""The viewers, ``gputop torch-snapshot`` and ``torch-trace``, in a real terminal: keys arrive, they end cleanly, files
+that cannot be read are said."""
 
 from __future__ import annotations
 
@@ -47,3 +48,27 @@ def test_a_file_that_cannot_be_read_is_said_and_is_status_1(gputop: Start, tmp_p
     terminal = gputop("torch-snapshot", str(bad), drawn="torch.save")
     terminal.type("q")
     assert terminal.wait_end() == 1
+
+
+TRACE = str(Path(__file__).resolve().parents[1] / "data" / "h200" / "torch_trace_stacks.json.gz")
+
+
+def test_the_viewer_of_a_trace_opens_walks_and_quits(gputop: Start) -> None:
+    terminal = gputop("torch-trace", TRACE, drawn="How it adds up")
+    terminal.type("m")
+    terminal.wait_for("Held then by 9 origins")
+    terminal.type("t/addmm")
+    terminal.wait_for("filter: addmm")
+    terminal.press("Enter")
+    terminal.type("s")
+    terminal.wait_for("CALLS▾")
+    terminal.type("q")
+    assert terminal.wait_end() == 0
+    terminal.assert_restored()
+
+
+@pytest.mark.parametrize("option", [("--summary",), ("--top", "3"), ("--group-by-input-shape",), ("--csv",)])
+def test_what_is_said_about_the_table_prints_it_also_to_a_terminal(gputop: Start, option: tuple[str, ...]) -> None:
+    terminal = gputop("torch-trace", TRACE, *option, drawn=None)
+    assert terminal.wait_end() == 0
+    assert "aten::" in terminal.text() and b"\x1b[?1049h" not in terminal.since(0)

@@ -51,6 +51,7 @@ class ViewerScreen(Screen[None], Generic[Found]):
         self.problems: list[str] = []
         self.panes: list[Pane] = []
         self.at = 0
+        self.filters = True  # whether there is something to filter
         self._reading = ("reading", 0.0)
         self._tabs: list[tuple[int, int]] = []
         self._prompt: Entry | None = None
@@ -224,7 +225,9 @@ class ViewerScreen(Screen[None], Generic[Found]):
             return ((label, style), *self._prompt.line(cells - width(label)))
         hints: list[Hint] = [self._close_hint, ("?", "help")]
         own = self.pane.hints() if self._looks else ()
-        return hint_line((*hints, *own, ("Tab", "view"), ("/", "filter"), *self.hints()), cells, "bar")
+        views: tuple[Hint, ...] = (("Tab", "view"),) if len(self.panes) > 1 else ()
+        filters: tuple[Hint, ...] = (("/", "filter"),) if self.filters else ()
+        return hint_line((*hints, *own, *views, *filters, *self.hints()), cells, "bar")
 
     def _help_lines(self, cells: int) -> list[Line]:
         common = [("Tab Shift+Tab", "the next and the previous view; or its letter")]
@@ -274,7 +277,7 @@ class ViewerScreen(Screen[None], Generic[Found]):
             case "tab" | "shift+tab":
                 self.at = (self.at + (1 if key == "tab" else -1)) % len(self.panes)
                 self._help = False
-            case "slash" | "f3" | "f4":
+            case "slash" | "f3" | "f4" if self.filters:
                 self._prompt, self._complaint = Entry(self.filter_text), None
             case "f1" | "question_mark":
                 self._help = True

@@ -1,0 +1,143 @@
+"""The viewer of profiler traces and memory timelines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from gputop.memory.memory_timeline import MemoryTimeline, is_timeline, open_timeline
+from gputop.memory.profiler_trace import Trace, open_trace
+from gputop.memory.trace_reader import UnreadableTrace
+from gputop.memory.trace_table import Row
+from gputop.memory.words import size
+from gputop.model import clean_text
+from gputop.ui.background import in_background
+from gputop.ui.cells import Line, Span, fit, width
+from gputop.ui.screens.viewer import ViewerScreen
+from gputop.ui.timeline_panes import CategoriesPane
+from gputop.ui.trace_memory import TraceMemoryPane
+from gputop.ui.trace_ops import OpsPane
+from gputop.ui.trace_overview import TraceOverviewPane
+from gputop.ui.trace_state import TraceState
+from gputop.ui.view import View
+from gputop.ui.viewer_pane import Pane
+from gputop.ui.widgets.frame import Hint
+
+Opened = tuple[Trace, list[Row]] | MemoryTimeline
+
+
+class TorchTraceScreen(ViewerScreen[Opened]):
+    """Views of the file at *path*."""
+
+    PROGRAM: ClassVar[str] = "gputop torch-trace"
+
+    def __init__(self, path: Path, view: View) -> None:
+        super().__init__(view)
+        self.state: TraceState | None = None  # once a trace is read
+        self._path = path
+        self._facts = ""
+
+    # -- reading
+
+    def read(self) -> tuple[Opened | None, list[str]]:
+        try:
+            return self._read(), []
+        except UnreadableTrace as error:
+            return None, [f"{clean_text(str(self._path), 500)}: {error}"]
+
+    def _read(self) -> Opened:
+        name = clean_text(self._path.name, 80)
+        if is_timeline(self._path):
+            return open_timeline(self._path, lambda share: self._tell(f"reading {name}", share))
+        trace = open_trace(self._path, lambda share: self._tell(f"reading {name}", 0.75 * share))
+        self._tell(f"adding up {name}", 0.75)
+        rows = trace.rows()
+        for curve in trace.curves:  # what the first picture of each view needs
+            trace.running(curve, curve.peak.event)
+        return trace, rows
+
+    def _tell(self, words: str, share: float) -> None:
+        if not self.is_running:
+            raise UnreadableTrace("given up")  # the screen was closed
+        self.progress(words, share)
+
+    def take_in(self, found: Opened) -> Sequence[Pane]:
+        if isinstance(found, MemoryTimeline):
+            self._facts, self.filters = f"{len(found):,} moments", False
+            return [CategoriesPane(found, self.view)]
+        trace, rows = found
+        self._facts = f"{trace.events.seen:,} events"
+        self.state = TraceState(trace, self.view, self._in_background)
+        self.state.take_rows(rows)
+        return [TraceOverviewPane(self.state), TraceMemoryPane(self.state), OpsPane(self.state)]
+
+    def _in_background(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
+        def done(value: Any) -> None:
+            then(value)
+            self.draw()
+
+        in_background(self, work, done)
+
+    # -- drawing
+
+    def heading(self, cells: int) -> Line:
+        dot = f" {self.view.glyphs.bullet} "
+        right: list[Span] = []
+        if self.state is not None and self.state.curve is not None:
+            curve = self.state.curve
+            of = f" of {len(self.state.trace.curves)}" if len(self.state.trace.curves) > 1 else ""
+            right.append((f" {curve.device}{of}, peak {size(curve.peak.allocated)} ", "g0+br"))
+        if self.filter_text:
+            right.insert(0, (f" filter: {clean_text(self.filter_text, 60)} ", "warning+br"))
+        left = f" {clean_text(self._path.name, 200)}{dot}{self._facts}"
+        taken = sum(width(text) for text, _ in right)
+        return ((fit(left, max(0, cells - taken)), "title+b@bar"), *right)
+
+    def hints(self) -> Sequence[Hint]:
+        return (("g", "device"),) if self.state is not None and len(self.state.trace.curves) > 1 else ()
+
+    def keys(self) -> Sequence[tuple[str, str]]:
+        curve = (
+            ("← → , .", "memory: move the cursor by a column, by an event"),
+            ("↑ ↓ + - z", "memory: zoom in, out, the whole"),
+            ("p", "memory: to the peak"),
+        )
+        if self.state is None:
+            return curve
+        return (
+            ("o m t", "overview, memory over time, table of ops"),
+            ("/ F3", "filter ops by words of their name, shape and stack"),
+            ("g", "the next device"),
+            *curve,
+            ("s S F6", "ops: sort by the next, the previous column"),
+            ("h", "ops: a row for each shape of the inputs"),
+            ("k", "ops: a row for each stack of 1, of 5 Python frames"),
+            ("y", "ops: Python's functions as rows too"),
+        )
+
+    def about(self) -> str:
+        if self.state is None:
+            return "Categories as torch guessed them. M and G are binary."
+        return (
+            "Memory in the table is net: allocated minus freed while the op ran, its own or with all it called; MEM is "
+            "as torch's key_averages() has it, which gives an op whatever any thread did meanwhile; THREAD is what its "
+            "own thread did. M and G are binary."
+        )
+
+    # -- keys
+
+    @property
+    def filter_text(self) -> str:
+        return "" if self.state is None else self.state.filter
+
+    def set_filter(self, text: str) -> str | None:
+        if self.state is not None:
+            self.state.filter = text
+        return None
+
+    def key_pressed(self, key: str) -> bool:
+        if key != "g" or self.state is None:
+            return False
+        self.state.next_device()
+        return True

@@ -1,0 +1,127 @@
+"""Memory over time, from a trace's memory events: the curve, what ran at the cursor, and who held memory then."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from gputop.memory.trace_curve import Curve
+from gputop.memory.words import signed, size
+from gputop.model import clean_text
+from gputop.ui.cells import Line, fit
+from gputop.ui.curve_pane import CurvePane
+from gputop.ui.trace_overview import NO_MEMORY
+from gputop.ui.trace_state import TraceState
+from gputop.ui.widgets.frame import Hint
+
+_HELD = 6  # lines about what is held at the cursor, at most
+_OPEN = 6  # about what ran
+
+
+class TraceMemoryPane(CurvePane):
+    name = "Memory"
+    key = "m"
+
+    def __init__(self, state: TraceState) -> None:
+        super().__init__(state.view)
+        self.state = state
+
+    @property
+    def _curve(self) -> Curve:
+        assert self.state.curve is not None
+        return self.state.curve
+
+    @property
+    def of(self) -> Hashable:
+        return id(self.state.curve)
+
+    @property
+    def points(self) -> int:
+        return 0 if self.state.curve is None else len(self.state.curve)
+
+    @property
+    def cursor(self) -> int:
+        return self.state.cursor
+
+    @cursor.setter
+    def cursor(self, event: int) -> None:
+        self.state.cursor = event
+
+    @property
+    def peak(self) -> tuple[int, int]:
+        peak = self._curve.peak
+        return peak.event, peak.allocated
+
+    def most_held(self, start: int, end: int) -> int:
+        return max(0, self._curve.most_allocated(start, end))
+
+    def most_reserved(self, start: int, end: int) -> int:
+        return max(0, self._curve.most_reserved(start, end))
+
+    def axis(self, start: int, end: int) -> str:
+        at = self._curve.at_ns
+        lasted = (at[end - 1] - at[start]) / 1e6
+        return f"{self._curve.device}: {end - start:,} of {self.points:,} events, {lasted:,.3f} ms"
+
+    def nothing(self) -> str:
+        return NO_MEMORY
+
+    def hints(self) -> Sequence[Hint]:
+        return super().hints()
+
+    # -- about the cursor
+
+    def below(self, cells: int, rows: int) -> list[Line]:
+        curve, at = self._curve, self.cursor
+        if at < 0:
+            return [(), (("before the first event", "title+b"),)]
+        changed = curve.bytes[at]
+        reserved = f"  reserved {size(curve.reserved[at])}" if curve.reserved[at] > 0 else ""
+        when = (curve.at_ns[at] - self.state.trace.begins_ns) / 1e6
+        lines: list[Line] = [
+            (),
+            (
+                (f"event {at:,} ", "dim"),
+                (f"{'allocated' if changed >= 0 else 'freed'} {size(abs(changed))}", "title+b"),
+                (f"  at {when:,.3f} ms", "text"),
+                ("  held ", "dim"),
+                (size(curve.allocated[at]), "g0+b"),
+                (reserved, "dim"),
+            ),
+        ]
+        running = self.state.trace.running(curve, at)
+        if rows < 20:
+            words = " › ".join(running[-3:]) or "no op of its thread"
+            return [*lines, ((fit(clean_text(words, 2000), cells), "accent"),)]
+        most = _OPEN if rows >= 30 else 3
+        lines.append((("Running then, the innermost first" if running else "No op of its thread ran then", "dim"),))
+        shown = running[::-1][:most]
+        lines += [((fit(f"  {clean_text(name, 500)}", cells), "title" if not n else "text"),)
+                  for n, name in enumerate(shown)]  # fmt: skip
+        lines += [()] * (most - len(shown))
+        return [*lines, *self._held(cells, _HELD if rows >= 30 else 3)]
+
+    def _held(self, cells: int, most: int) -> list[Line]:
+        held = self.state.held()
+        if held is None:
+            return [(("…", "faint"),), *[()] * most]
+        told = sum(one.bytes for one in held)
+        rest = self._curve.allocated[self.cursor] - told
+        words = f"Held then by {len(held):,} origins, the most by"
+        if rest:
+            words += f" (and {signed(rest)} from before the trace)"
+        lines: list[Line] = [((words, "dim"),)]
+        for one in held[:most]:
+            lines.append(
+                (
+                    (f"{size(one.bytes):>9} {one.blocks:>7,}× ", "text"),
+                    (clean_text(one.op or "no op", 300), "title"),
+                    (f"  {clean_text(one.where, 300)}", "accent"),
+                )
+            )
+        return lines + [()] * (most - len(held[:most]))
+
+    def pending(self) -> bool:
+        return self.points > 0 and self.cursor >= 0 and self.state.held() is None
+
+    def settle(self) -> None:
+        self.state.compute_held()

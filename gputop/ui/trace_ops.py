@@ -1,0 +1,193 @@
+"""The table of a trace: a row for every op, sorted by any column, by shape and by stack."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from gputop.memory.trace_reader import PYTHON
+from gputop.memory.trace_table import Row
+from gputop.memory.words import size
+from gputop.model import clean_text
+from gputop.ui.cells import Line, Span, fit
+from gputop.ui.trace_state import STACKS, TraceState
+from gputop.ui.viewer_pane import ListPane
+from gputop.ui.widgets.frame import Hint
+from gputop.ui.wrap import wrap
+
+_LEAST_NAME: Final = 24  # cells
+
+
+class Column(NamedTuple):
+    """A column of figures; the first ones are the last to give way."""
+
+    field: str
+    title: str
+    width: int = 9
+
+
+_CALLS: Final = Column("calls", "CALLS", 8)
+_TIMES: Final = (
+    Column("self_cpu_time", "SELF CPU"),
+    Column("cpu_time", "CPU"),
+)
+_DEVICE_TIMES: Final = (Column("self_device_time", "SELF DEV"), Column("device_time", "DEVICE"))
+_DEVICE: Final = (
+    Column("self_device_memory", "SELF MEM"),
+    Column("device_memory", "MEM"),
+    Column("self_thread_memory", "THREAD", 9),
+)
+_HOST: Final = (Column("self_cpu_memory", "SELF HOST", 10), Column("cpu_memory", "HOST"))
+_NAME: Final = Column("name", "OP", 0)
+
+
+class OpsPane(ListPane):
+    name = "Ops"
+    key = "t"
+
+    def __init__(self, state: TraceState) -> None:
+        super().__init__(state.view)
+        self.state = state
+        memory = (*_DEVICE, *_HOST) if state.trace.has_device_memory else (*_HOST, _DEVICE[2])
+        timed = _DEVICE_TIMES if state.trace.has_kernels else ()
+        everything = (*memory, *timed, *_TIMES) if state.trace.curves else (*timed, *_TIMES)
+        self.columns = (everything[0], _CALLS, *everything[1:])
+
+    # -- keys
+
+    def pressed(self, key: str, page: int) -> bool:
+        state = self.state
+        fields = ["name", *(column.field for column in self.columns)]
+        match key:
+            case "s" | "f6" | "greater_than_sign":
+                state.column = fields[(fields.index(state.column) + 1) % len(fields)]
+            case "S" | "upper_s" | "less_than_sign":
+                state.column = fields[(fields.index(state.column) - 1) % len(fields)]
+            case "h":
+                state.by_shape = not state.by_shape
+            case "k" if state.trace.has_python:
+                state.stack_depth = STACKS[(STACKS.index(state.stack_depth) + 1) % len(STACKS)]
+            case "y" if state.trace.has_python:
+                state.python = not state.python
+            case _:
+                return super().pressed(key, page)
+        if key not in ("h", "k", "y"):
+            self.at = self.first = 0
+        return True
+
+    def hints(self) -> Sequence[Hint]:
+        python = "hide Python" if self.state.python else "show Python"
+        more: tuple[Hint, ...] = (("k", "by stack"), ("y", python)) if self.state.trace.has_python else ()
+        return (("s S", "sort"), ("h", "by shape"), *more)
+
+    # -- drawing
+
+    def count(self) -> int:
+        return len(self.state.rows() or ())
+
+    def nothing(self) -> str:
+        if self.state.rows() is None:
+            return "adding up…"
+        return "No op is let through by the filter." if self.state.filter else "No op is in the trace."
+
+    def heading(self, cells: int) -> Sequence[Line]:
+        state, rows = self.state, self.state.rows()
+        by = ["shape of the inputs"] if state.by_shape else []
+        if state.stack_depth:
+            by.append(f"{state.stack_depth} frame{'s' if state.stack_depth > 1 else ''} of its stack")
+        told = "…" if rows is None else f"{len(rows):,} rows"
+        words = f", a row for each op{' and ' if by else ''}{' and '.join(by)}"
+        if state.trace.has_python and not state.python:
+            words += "; Python's functions are hidden"
+        return [((told, "title+b"), (words, "dim")), self._titles(cells)]
+
+    def _titles(self, cells: int) -> Line:
+        shown = self._shown_columns(cells)
+        arrow = self.view.glyphs.arrow_down
+        spans: list[Span] = []
+        for column in (_NAME, *shown):
+            chosen = column.field == self.state.column
+            title = f"{column.title}{arrow if chosen else ''}"
+            if column is _NAME:
+                title = fit(title, self._name_cells(cells, shown))
+            else:
+                title = fit(title, column.width, right=True) + " "
+            spans.append((title, "title+b" if chosen else "accent+b"))
+        return tuple(spans)
+
+    def _shown_columns(self, cells: int) -> list[Column]:
+        """As many as leave room for the names, the sorted one among them."""
+        room = cells - 2 - max(_LEAST_NAME, cells * 2 // 5)
+        chosen = [column for column in self.columns if column.field == self.state.column]
+        room -= sum(column.width + 1 for column in chosen)
+        kept = set(chosen)
+        for column in self.columns:
+            if column not in kept:
+                room -= column.width + 1
+                if room < 0:
+                    break
+                kept.add(column)
+        return [column for column in self.columns if column in kept]
+
+    def _name_cells(self, cells: int, shown: Sequence[Column]) -> int:
+        return cells - 2 - sum(column.width + 1 for column in shown)
+
+    def row(self, n: int, cells: int) -> Line:
+        rows = self.state.rows()
+        assert rows is not None
+        row = rows[n]
+        shown = self._shown_columns(cells + 2)
+        style = "accent" if row.kind == PYTHON else "text"
+        name = clean_text(row.name, 300)
+        if row.shape:
+            name += f" {clean_text(row.shape, 300)}"
+        elif row.stack:
+            name += f"  from {clean_text(row.stack[0], 300)}"
+        spans: list[Span] = [(fit(name, self._name_cells(cells + 2, shown)), style)]
+        for column in shown:
+            figure = fit(figure_words(row, column.field), column.width, right=True) + " "
+            style = "title+b" if column.field == self.state.column else "text"
+            spans.append((figure, style if getattr(row, column.field) else "faint"))
+        return tuple(spans)
+
+    def details(self, n: int, cells: int, rows: int) -> Sequence[Line]:
+        found = self.state.rows()
+        assert found is not None
+        row = found[n]
+        lines: list[Line] = [((part, "title+b"),) for part in wrap(clean_text(row.name, 1000), cells - 2)[:2]]
+        if row.shape:
+            lines.append(((fit(f"inputs {clean_text(row.shape, 1000)}", cells - 2), "text"),))
+        memory = (
+            f"device {size(row.self_device_memory)} own, {size(row.device_memory)} with what it calls; by thread "
+            f"{size(row.self_thread_memory)}, {size(row.thread_memory)}; host {size(row.self_cpu_memory)}, "
+            f"{size(row.cpu_memory)}"
+        )
+        calls = max(1, row.calls)
+        times = (
+            f"{row.calls:,} calls; CPU {duration(row.self_cpu_time)} own, {duration(row.cpu_time)} in all, "
+            f"{duration(row.cpu_time / calls)} a call; device {duration(row.self_device_time)}, "
+            f"{duration(row.device_time)}"
+        )
+        lines += [((part, "text"),) for words in (memory, times) for part in wrap(words, cells - 2)]
+        return [*lines, *(((fit(f"  {clean_text(frame, 500)}", cells - 2), "accent"),) for frame in row.stack)]
+
+    def pending(self) -> bool:
+        return self.state.rows() is None
+
+    def settle(self) -> None:
+        self.state.compute_rows()
+
+
+def figure_words(row: Row, field: str) -> str:
+    value = getattr(row, field)
+    if field == "calls":
+        return f"{value:,}"
+    return duration(value) if field.endswith("_time") else size(value)
+
+
+def duration(us: float) -> str:
+    """At most 8 cells."""
+    for suffix, scale in (("s", 1e6), ("ms", 1e3)):
+        if us >= scale:
+            return f"{us / scale:.2f}{suffix}"
+    return f"{us:.1f}µs"

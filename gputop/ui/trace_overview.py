@@ -1,0 +1,61 @@
+"""Overview of a profiler trace: what is in it, each device's peak, how the table's columns add up."""
+
+from __future__ import annotations
+
+from gputop.memory.words import size
+from gputop.model import clean_text
+from gputop.ui.cells import Line, fit, width
+from gputop.ui.trace_state import TraceState
+from gputop.ui.viewer_pane import TextPane
+from gputop.ui.wrap import wrap
+
+_LABEL = 14
+_HELD = 4  # lines about what was held at a peak
+NO_MEMORY = "No memory events are in it: record with profile(profile_memory=True, record_shapes=True)."
+
+
+class TraceOverviewPane(TextPane):
+    name = "Overview"
+    key = "o"
+
+    def __init__(self, state: TraceState) -> None:
+        super().__init__(state.view)
+        self.state = state
+
+    def text(self, cells: int) -> list[Line]:
+        trace = self.state.trace
+        events = trace.events
+        lines: list[Line] = [()]
+        lines += self._field("events", f"{events.seen:,}, {len(events.start):,} of them ops, kernels and frames", cells)
+        lines += self._field("memory", f"{len(events.memory_at):,} events", cells)
+        if events.ooms:
+            lines += self._field("out of memory", f"{events.ooms} times", cells, "critical+b")
+        for note in events.notes:
+            lines += self._field("note", note, cells, "warning")
+        if not trace.curves:
+            return [*lines, (), *[((part, "warning"),) for part in wrap(NO_MEMORY, cells)]]
+        for curve in trace.curves:
+            peak = curve.peak
+            rule = self.view.glyphs.rule
+            rest = f" {rule * max(0, cells - width(curve.device) - 1)}"
+            lines += [(), ((curve.device, "accent+b"), (rest, "faint"))]
+            words = size(peak.allocated) + (f", reserved {size(peak.reserved)}" if peak.reserved > 0 else "")
+            lines += self._field("peak", f"{words}, at {(peak.at_ns - trace.begins_ns) / 1e6:.3f} ms", cells, "title+b")
+            running = clean_text(" › ".join(trace.running(curve, peak.event)[-4:]), 2000)
+            if running:
+                lines += self._field("running then", running, cells)
+            for n, held in enumerate(trace.held(curve, peak.event)[:_HELD]):
+                op = f"{held.op or 'no op'}  {held.where}"
+                words = f"{size(held.bytes):>8} {held.blocks:>6,}× {clean_text(op, 500)}"
+                lines.append(((fit("" if n else "held then by", _LABEL), "dim"), (words, "text")))
+            words = (
+                f"{curve.allocations:,} allocations {size(curve.allocated_bytes)}, {curve.frees:,} frees "
+                f"{size(curve.freed_bytes)}; {size(curve.never_freed)} allocated here and never freed here"
+            )
+            lines += self._field("in all", words, cells)
+        lines += [(), (("How it adds up", "accent+b"),)]
+        return [*lines, *[((part, "text"),) for part in wrap(trace.reconciliation().words(), cells)]]
+
+    def _field(self, name: str, words: str, cells: int, style: str = "text") -> list[Line]:
+        parts = wrap(words, max(10, cells - _LABEL))
+        return [((fit("" if n else name, _LABEL), "dim"), (part, style)) for n, part in enumerate(parts)]

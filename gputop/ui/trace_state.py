@@ -1,0 +1,117 @@
+"""What the views of a profiler trace share: which device, moment and rows are looked at, and what was computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, Final
+
+from gputop.memory.profiler_trace import Held, Trace
+from gputop.memory.trace_curve import Curve
+from gputop.memory.trace_reader import PYTHON
+from gputop.memory.trace_table import Row
+from gputop.ui.view import View
+
+Background = Callable[[Callable[[], Any], Callable[[Any], None]], None]
+"""Runs its first argument in a thread, then the second with the result on the event loop, and draws."""
+
+STACKS: Final = (0, 1, 5)  # frames by which rows are told apart
+_KEPT: Final = 32  # results, the newest
+
+
+class TraceState:
+    """Sums over millions of events take seconds: they are computed in the background, and kept."""
+
+    def __init__(self, trace: Trace, view: View, background: Background) -> None:
+        self.trace, self.view = trace, view
+        self.filter = ""
+        self.by_shape = False
+        self.python = False  # Python's functions are rows too
+        self.stack_depth = 0
+        self.column = "self_device_memory" if trace.has_device_memory else "self_cpu_memory"
+        if not trace.curves:
+            self.column = "self_cpu_time"
+        self._background = background
+        self._curve = max(range(len(trace.curves)), key=lambda n: trace.curves[n].peak.allocated, default=0)
+        self._cursors: dict[int, int] = {}
+        self._kept: dict[Hashable, Any] = {}
+        self._computed: set[Hashable] = set()  # what a thread is at
+
+    # -- over time
+
+    @property
+    def curve(self) -> Curve | None:
+        """The device looked at, at first the one that held most; None: no memory was recorded."""
+        return self.trace.curves[self._curve] if self.trace.curves else None
+
+    def next_device(self) -> None:
+        self._curve = (self._curve + 1) % max(1, len(self.trace.curves))
+
+    @property
+    def cursor(self) -> int:
+        """The memory event looked at: that of the peak at first; -1: before the first."""
+        curve = self.curve
+        return -1 if curve is None else self._cursors.get(self._curve, curve.peak.event)
+
+    @cursor.setter
+    def cursor(self, event: int) -> None:
+        if self.curve is not None:
+            self._cursors[self._curve] = max(-1, min(len(self.curve) - 1, event))
+
+    @property
+    def held_key(self) -> Hashable:
+        return "held", self._curve, self.cursor
+
+    def held(self) -> list[Held] | None:
+        """What is held at the cursor; None: see :meth:`compute_held`."""
+        return self._kept.get(self.held_key)
+
+    def compute_held(self) -> None:
+        curve, event = self.curve, self.cursor
+        if curve is not None:
+            self._compute(self.held_key, lambda: self.trace.held(curve, event))
+
+    # -- the table
+
+    @property
+    def table_key(self) -> Hashable:
+        return "table", self.by_shape, self.stack_depth
+
+    def rows(self) -> list[Row] | None:
+        """The rows that the filter lets through, sorted; None: see :meth:`compute_rows`."""
+        rows: list[Row] | None = self._kept.get(self.table_key)
+        if rows is None:
+            return None
+        key = (self.table_key, self.column, self.filter, self.python)
+        found: list[Row] | None = self._kept.get(key)
+        if found is None:
+            words = self.filter.casefold().split()
+            found = [row for row in rows if self.python or row.kind != PYTHON]
+            found = [row for row in found if all(word in _text(row) for word in words)]
+            found.sort(key=lambda row: row.name if self.column == "name" else -getattr(row, self.column))
+            self._keep(key, found)
+        return found
+
+    def compute_rows(self) -> None:
+        by_shape, depth = self.by_shape, self.stack_depth
+        self._compute(self.table_key, lambda: self.trace.rows(by_shape, depth))
+
+    def take_rows(self, rows: list[Row]) -> None:
+        """Those of the plain table, computed while the file was read."""
+        self._keep(self.table_key, rows)
+
+    # -- what is computed
+
+    def _keep(self, key: Hashable, value: Any) -> None:
+        while len(self._kept) >= _KEPT:
+            self._kept.pop(next(iter(self._kept)))
+        self._kept[key] = value
+        self._computed.discard(key)
+
+    def _compute(self, key: Hashable, work: Callable[[], Any]) -> None:
+        if key not in self._kept and key not in self._computed:
+            self._computed.add(key)
+            self._background(work, lambda value: self._keep(key, value))
+
+
+def _text(row: Row) -> str:
+    return " ".join((row.name, row.shape, *row.stack)).casefold()
