@@ -25,6 +25,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks import viewer  # noqa: E402
+
 MIB = 1 << 20
 SLOT = 4 * MIB
 
@@ -153,78 +155,26 @@ def main() -> None:
             print(f"  load {os.getloadavg()[0]:.1f}  bare pickle.load {bare_load(path):.2f} s", end="")
             print("  " + "  ".join(f"{name} {value:.3g}" for name, value in json.loads(out.stdout).items()))
         if not options.no_screen:
-            first_frame(path)
+            viewer.first_frame(["torch-snapshot", str(path)], "Timeline")
             screen(path)
     print(f"peak of this process {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
 
 
-def first_frame(path: Path) -> None:
-    """From the command to the first picture with its progress bar, and to the viewer, in a real terminal."""
-    import pexpect
-
-    for _ in range(3):
-        started = time.perf_counter()
-        child = pexpect.spawn(
-            sys.executable,
-            ["-m", "gputop", "torch-snapshot", str(path)],
-            cwd=str(ROOT),
-            dimensions=(60, 200),
-            env={**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor"},
-            timeout=120,
-        )
-        child.expect("reading")
-        bar = time.perf_counter() - started
-        child.expect("Timeline")
-        print(f"  in a terminal: progress bar after {bar:.2f} s, viewer after {time.perf_counter() - started:.2f} s")
-        child.send("q")
-        child.expect(pexpect.EOF)
+KEYS = {
+    "timeline": ["t", "p", *["plus"] * 8, *["minus"] * 8, *["left"] * 10, *["right"] * 5, "z"],
+    "allocations": ["a", *["down"] * 10, *["pagedown"] * 10, "end", "home", "w"],
+    "tree": ["v", *["down"] * 10, "left", "right", *["pagedown"] * 5],
+    "flame graph": ["v", *["down"] * 8, "right", "left", "enter", "z"],
+    "leaks": ["l", *["down"] * 10, *["pagedown"] * 5],
+    "segments": ["s", *["down"] * 10, *["pagedown"] * 20, "end", "home"],
+    "overview": ["o", "pagedown", "home"],
+}
 
 
 def screen(path: Path) -> None:
-    """Key by key: from the key to all lines drawn, at 200×60."""
-    import asyncio
-
-    from textual import events
-    from textual.geometry import Region
-
-    from gputop.settings import DEFAULTS
     from gputop.ui.screens.torch_snapshot import TorchSnapshotScreen
-    from gputop.ui.viewer_app import ViewerApp
 
-    keys = {
-        "timeline": ["t", "p", *["plus"] * 8, *["minus"] * 8, *["left"] * 10, *["right"] * 5, "z"],
-        "allocations": ["a", *["down"] * 10, *["pagedown"] * 10, "end", "home", "w"],
-        "tree": ["v", *["down"] * 10, "left", "right", *["pagedown"] * 5],
-        "flame graph": ["v", *["down"] * 8, "right", "left", "enter", "z"],
-        "leaks": ["l", *["down"] * 10, *["pagedown"] * 5],
-        "segments": ["s", *["down"] * 10, *["pagedown"] * 20, "end", "home"],
-        "overview": ["o", "pagedown", "home"],
-    }
-
-    async def walk() -> None:
-        app = ViewerApp(lambda view: TorchSnapshotScreen([path], view), DEFAULTS)
-        async with app.run_test(size=(200, 60)) as pilot:
-            started = time.perf_counter()
-            while not app.screen.panes:
-                await asyncio.sleep(0.02)
-            print(f"  viewer: open {time.perf_counter() - started:.2f} s")
-            await pilot.pause()
-            viewer = app.screen
-            for view, presses in keys.items():
-                took = []
-                for key in presses:
-                    event = events.Key(key, None)
-                    at = time.perf_counter()
-                    viewer.on_key(event)
-                    viewer.board.render_lines(Region(0, 0, 200, 60))
-                    took.append((time.perf_counter() - at) * 1000)
-                    await asyncio.sleep(0)
-                first, rest = took[0], sorted(took[1:])
-                median, worst = rest[len(rest) // 2], rest[-1]
-                print(f"    {view:<12} first {first:6.1f} ms, then median {median:5.1f}, worst {worst:5.1f}")
-                await asyncio.sleep(0.3)
-
-    asyncio.run(walk())
+    viewer.walk(lambda view: TorchSnapshotScreen([path], view), KEYS)
 
 
 if __name__ == "__main__":

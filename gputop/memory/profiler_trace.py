@@ -39,6 +39,7 @@ class Trace:
     events: TraceEvents
     curves: list[Curve] = field(default_factory=list)
     _trees: dict[bool, OpTree] = field(default_factory=dict)
+    _tables: dict[tuple[bool, int, bool], list[Row]] = field(default_factory=dict)
 
     @cached_property
     def has_device_memory(self) -> bool:
@@ -63,7 +64,10 @@ class Trace:
     def rows(self, by_shape: bool = False, stack_depth: int = 0, python: bool = True) -> list[Row]:
         """The table, in order of appearance, as ``key_averages(by_shape, stack_depth)``. Python's functions are rows,
         and parents, where they are in the trace, as in torch from 2.12 on; without *python* they are not, as before."""
-        return self._tree(python).rows(by_shape, stack_depth)
+        key = (by_shape, stack_depth, python or not self.has_python)
+        if key not in self._tables:
+            self._tables[key] = self._tree(python).rows(by_shape, stack_depth)
+        return list(self._tables[key])
 
     def running(self, curve: Curve, event: int) -> tuple[str, ...]:
         """What was open when memory changed, on the thread that changed it: ops and frames, the outermost first."""

@@ -34,17 +34,17 @@ class TraceOverviewPane(TextPane):
             lines += self._field("note", note, cells, "warning")
         if not trace.curves:
             return [*lines, (), *[((part, "warning"),) for part in wrap(NO_MEMORY, cells)]]
-        for curve in trace.curves:
+        for curve, (running_then, held_then) in zip(trace.curves, self.state.peaks.of, strict=True):
             peak = curve.peak
             rule = self.view.glyphs.rule
             rest = f" {rule * max(0, cells - width(curve.device) - 1)}"
             lines += [(), ((curve.device, "accent+b"), (rest, "faint"))]
             words = size(peak.allocated) + (f", reserved {size(peak.reserved)}" if peak.reserved > 0 else "")
             lines += self._field("peak", f"{words}, at {(peak.at_ns - trace.begins_ns) / 1e6:.3f} ms", cells, "title+b")
-            running = clean_text(" › ".join(trace.running(curve, peak.event)[-4:]), 2000)
+            running = clean_text(" › ".join(running_then[-4:]), 2000)
             if running:
                 lines += self._field("running then", running, cells)
-            for n, held in enumerate(trace.held(curve, peak.event)[:_HELD]):
+            for n, held in enumerate(held_then[:_HELD]):
                 op = f"{held.op or 'no op'}  {held.where}"
                 words = f"{size(held.bytes):>8} {held.blocks:>6,}× {clean_text(op, 500)}"
                 lines.append(((fit("" if n else "held then by", _LABEL), "dim"), (words, "text")))
@@ -54,7 +54,7 @@ class TraceOverviewPane(TextPane):
             )
             lines += self._field("in all", words, cells)
         lines += [(), (("How it adds up", "accent+b"),)]
-        return [*lines, *[((part, "text"),) for part in wrap(trace.reconciliation().words(), cells)]]
+        return [*lines, *[((part, "text"),) for part in wrap(self.state.peaks.adds_up, cells)]]
 
     def _field(self, name: str, words: str, cells: int, style: str = "text") -> list[Line]:
         parts = wrap(words, max(10, cells - _LABEL))

@@ -18,11 +18,23 @@ STACKS: Final = (0, 1, 5)  # frames by which rows are told apart
 _KEPT: Final = 32  # results, the newest
 
 
+class Peaks:
+    """What the overview tells, computed while the file is read: of each device what ran and who held memory at its
+    peak, and how the table adds up. With them, what the table's and the curve's first picture need."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        trace.rows()
+        self.of = [(trace.running(c, c.peak.event), trace.held(c, c.peak.event)) for c in trace.curves]
+        self.adds_up = trace.reconciliation().words() if trace.curves else ""
+
+
 class TraceState:
     """Sums over millions of events take seconds: they are computed in the background, and kept."""
 
-    def __init__(self, trace: Trace, view: View, background: Background) -> None:
-        self.trace, self.view = trace, view
+    def __init__(self, peaks: Peaks, view: View, background: Background) -> None:
+        trace = peaks.trace
+        self.peaks, self.trace, self.view = peaks, trace, view
         self.filter = ""
         self.by_shape = False
         self.python = False  # Python's functions are rows too
@@ -35,6 +47,9 @@ class TraceState:
         self._cursors: dict[int, int] = {}
         self._kept: dict[Hashable, Any] = {}
         self._computed: set[Hashable] = set()  # what a thread is at
+        self._keep(self.table_key, trace.rows())
+        for n, (_, held) in enumerate(peaks.of):
+            self._keep(("held", n, trace.curves[n].peak.event), held)
 
     # -- over time
 
@@ -94,10 +109,6 @@ class TraceState:
     def compute_rows(self) -> None:
         by_shape, depth = self.by_shape, self.stack_depth
         self._compute(self.table_key, lambda: self.trace.rows(by_shape, depth))
-
-    def take_rows(self, rows: list[Row]) -> None:
-        """Those of the plain table, computed while the file was read."""
-        self._keep(self.table_key, rows)
 
     # -- what is computed
 

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from gputop.memory.memory_timeline import MemoryTimeline, is_timeline, open_timeline
-from gputop.memory.profiler_trace import Trace, open_trace
+from gputop.memory.profiler_trace import open_trace
 from gputop.memory.trace_reader import UnreadableTrace
-from gputop.memory.trace_table import Row
 from gputop.memory.words import size
 from gputop.model import clean_text
 from gputop.ui.background import in_background
@@ -19,12 +18,12 @@ from gputop.ui.timeline_panes import CategoriesPane
 from gputop.ui.trace_memory import TraceMemoryPane
 from gputop.ui.trace_ops import OpsPane
 from gputop.ui.trace_overview import TraceOverviewPane
-from gputop.ui.trace_state import TraceState
+from gputop.ui.trace_state import Peaks, TraceState
 from gputop.ui.view import View
 from gputop.ui.viewer_pane import Pane
 from gputop.ui.widgets.frame import Hint
 
-Opened = tuple[Trace, list[Row]] | MemoryTimeline
+Opened = Peaks | MemoryTimeline
 
 
 class TorchTraceScreen(ViewerScreen[Opened]):
@@ -52,10 +51,7 @@ class TorchTraceScreen(ViewerScreen[Opened]):
             return open_timeline(self._path, lambda share: self._tell(f"reading {name}", share))
         trace = open_trace(self._path, lambda share: self._tell(f"reading {name}", 0.75 * share))
         self._tell(f"adding up {name}", 0.75)
-        rows = trace.rows()
-        for curve in trace.curves:  # what the first picture of each view needs
-            trace.running(curve, curve.peak.event)
-        return trace, rows
+        return Peaks(trace)
 
     def _tell(self, words: str, share: float) -> None:
         if not self.is_running:
@@ -66,10 +62,8 @@ class TorchTraceScreen(ViewerScreen[Opened]):
         if isinstance(found, MemoryTimeline):
             self._facts, self.filters = f"{len(found):,} moments", False
             return [CategoriesPane(found, self.view)]
-        trace, rows = found
-        self._facts = f"{trace.events.seen:,} events"
-        self.state = TraceState(trace, self.view, self._in_background)
-        self.state.take_rows(rows)
+        self._facts = f"{found.trace.events.seen:,} events"
+        self.state = TraceState(found, self.view, self._in_background)
         return [TraceOverviewPane(self.state), TraceMemoryPane(self.state), OpsPane(self.state)]
 
     def _in_background(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
