@@ -1,4 +1,4 @@
-"""Pictures of gputop on simulated machines: `make screenshots`.
+"""Pictures of gputop on simulated machines, and of its viewers on real files: `make screenshots`.
 
 Each is an SVG beside this file. The machines, their past and the clock are fixed, so that a picture changes only when
 gputop does. With `--png` they are also drawn as PNG (by rsvg-convert or cairosvg) to be looked at.
@@ -31,6 +31,11 @@ from gputop.poller import Poller  # noqa: E402
 from gputop.settings import Settings  # noqa: E402
 from gputop.sources.simulated import simulated_machine  # noqa: E402
 from gputop.ui.app import GputopApp  # noqa: E402
+from gputop.ui.screens.torch_snapshot import TorchSnapshotScreen  # noqa: E402
+from gputop.ui.screens.torch_trace import TorchTraceScreen  # noqa: E402
+from gputop.ui.screens.viewer import ViewerScreen  # noqa: E402
+from gputop.ui.view import View  # noqa: E402
+from gputop.ui.viewer_app import ViewerApp  # noqa: E402
 
 HERE = Path(__file__).parent
 NOW = 1796047351.0  # 14:02:31 on 30 November 2026
@@ -76,6 +81,47 @@ PICTURES = (
     Picture("gpu-120x40", keys=("tab", "enter")),
     Picture("filter-120x40", "8xh200", keys=("slash", *"mem>10G")),
 )
+
+
+@dataclass(frozen=True)
+class ViewerPicture:
+    """Of a file that a real H200's torch wrote (tests/data/h200)."""
+
+    name: str
+    file: str
+    keys: tuple[str, ...] = ()
+    size: tuple[int, int] = (120, 40)
+
+
+VIEWERS = (
+    ViewerPicture("torch-snapshot-120x40", "leak.pickle.gz"),
+    ViewerPicture("torch-timeline-120x40", "leak.pickle.gz", ("t",)),
+    ViewerPicture("torch-leaks-120x40", "leak.pickle.gz", ("l",)),
+    ViewerPicture("torch-oom-120x40", "oom.pickle.gz", ("m",)),
+    ViewerPicture("torch-trace-120x40", "torch_trace.json.gz", ("m",)),
+    ViewerPicture("torch-ops-120x40", "torch_trace.json.gz", ("t", "h")),
+    ViewerPicture("torch-trace-80x24", "torch_trace.json.gz", ("m",), (80, 24)),
+    ViewerPicture("torch-trace-200x60", "torch_trace.json.gz", ("m",), (200, 60)),
+    ViewerPicture("torch-categories-120x40", "torch_trace_stacks.timeline.raw.json.gz"),
+)
+
+
+async def viewer_svg(picture: ViewerPicture) -> str:
+    """The picture as SVG."""
+    path = HERE.parent / "tests" / "data" / "h200" / picture.file
+
+    def make(view: View) -> ViewerScreen[Any]:
+        return TorchTraceScreen(path, view) if "trace" in picture.file else TorchSnapshotScreen([path], view)
+
+    app = ViewerApp(make, Settings())
+    async with app.run_test(size=picture.size) as pilot:
+        screen: Any = app.screen
+        while not screen.panes:
+            await pilot.pause(0.05)
+        await pilot.press(*picture.keys)
+        for _ in range(6):
+            await pilot.pause(0.12)
+        return app.export_screenshot(title="gputop")
 
 
 async def svg(picture: Picture) -> str:
@@ -156,10 +202,10 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="only these pictures (beginnings of names)")
     parser.add_argument("--png", metavar="FOLDER", type=Path, help="draw PNGs there too")
     options = parser.parse_args()
-    for picture in PICTURES:
+    for picture in (*PICTURES, *VIEWERS):
         if options.names and not picture.name.startswith(tuple(options.names)):
             continue
-        text = asyncio.run(svg(picture))
+        text = asyncio.run(svg(picture) if isinstance(picture, Picture) else viewer_svg(picture))
         (HERE / f"{picture.name}.svg").write_text(text)
         if options.png:
             options.png.mkdir(parents=True, exist_ok=True)

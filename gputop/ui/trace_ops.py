@@ -48,9 +48,9 @@ class OpsPane(ListPane):
     def __init__(self, state: TraceState) -> None:
         super().__init__(state.view)
         self.state = state
-        memory = (*_DEVICE, *_HOST) if state.trace.has_device_memory else (*_HOST, _DEVICE[2])
-        timed = _DEVICE_TIMES if state.trace.has_kernels else ()
-        everything = (*memory, *timed, *_TIMES) if state.trace.curves else (*timed, *_TIMES)
+        times = (*(_DEVICE_TIMES if state.trace.has_kernels else ()), *_TIMES)
+        memory, less = (_DEVICE, _HOST) if state.trace.has_device_memory else ((*_HOST, _DEVICE[2]), ())
+        everything = (*memory, *times, *less) if state.trace.curves else times
         self.columns = (everything[0], _CALLS, *everything[1:])
 
     # -- keys
@@ -139,7 +139,7 @@ class OpsPane(ListPane):
         shown = self._shown_columns(cells + 2)
         style = "accent" if row.kind == PYTHON else "text"
         name = clean_text(row.name, 300)
-        if row.shape:
+        if row.shape not in ("", "[]"):
             name += f" {clean_text(row.shape, 300)}"
         elif row.stack:
             name += f"  from {clean_text(row.stack[0], 300)}"
