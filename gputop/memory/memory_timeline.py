@@ -12,8 +12,8 @@ One device a file, which does not say which. Read as a stream of innermost lists
 
 from __future__ import annotations
 
-import gzip
 import json
+import stat
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from gputop.memory.maxima import first, levels, most
-from gputop.memory.trace_reader import Progress, UnreadableTrace
+from gputop.memory.trace_reader import Progress, UnreadableTrace, open_plain, unzipped
 
 CATEGORIES: Final = (
     "parameters", "optimizer state", "inputs", "temporaries", "activations", "gradients", "autograd detail", "unknown",
@@ -69,11 +69,13 @@ class MemoryTimeline:
 
 
 def is_timeline(path: Path) -> bool:
-    """Whether the file begins as one; False also where it cannot be read."""
+    """Whether the file begins as one; False also where it cannot be read, and of a pipe, which is read once."""
     try:
-        with open(path, "rb") as raw, _opened(raw) as file:
+        if not stat.S_ISREG(path.stat().st_mode):
+            return False
+        with open_plain(path) as raw, unzipped(raw) as file:
             head = file.read(256).decode("utf-8", "replace").split()
-    except (OSError, EOFError):
+    except (OSError, EOFError, UnreadableTrace):
         return False
     return "".join(head).startswith("[[")
 
@@ -82,7 +84,7 @@ def open_timeline(path: Path, progress: Progress | None = None) -> MemoryTimelin
     """Raises UnreadableTrace, in one sentence."""
     try:
         size = path.stat().st_size
-        with open(path, "rb") as raw, _opened(raw) as file:
+        with open_plain(path) as raw, unzipped(raw) as file:
             timeline = MemoryTimeline(path)
 
             def told() -> None:
@@ -97,12 +99,6 @@ def open_timeline(path: Path, progress: Progress | None = None) -> MemoryTimelin
     if not len(timeline):
         raise UnreadableTrace("a memory timeline without a moment: nothing was recorded of that device")
     return timeline
-
-
-def _opened(raw: IO[bytes]) -> IO[bytes]:
-    zipped = raw.read(2) == b"\x1f\x8b"
-    raw.seek(0)
-    return gzip.GzipFile(fileobj=raw) if zipped else raw  # type: ignore[return-value]
 
 
 def _lists(file: IO[bytes], told: Callable[[], None]) -> Iterator[list[int]]:

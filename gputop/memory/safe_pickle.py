@@ -150,9 +150,10 @@ def foreign(head: bytes) -> str | None:
         return "it is a zip archive, as torch.save writes checkpoints: not a memory snapshot"
     if head.startswith(b"SQLite format 3"):
         return "it is a SQLite database, not a memory snapshot"
-    if head.startswith((b"<!", b"<html", b"<HTML")):
+    plain = head.lstrip()
+    if plain.startswith((b"<!", b"<html", b"<HTML")):
         return "it is a web page, not a memory snapshot"
-    if head.startswith((b'{"', b"{\n", b"{ ", b'[{"', b"[\n")):
+    if plain.startswith((b'{"', b"{\n", b"{ ", b'[{"', b"[\n", b"[[")):
         return "it is JSON, not a memory snapshot (profiler traces: gputop torch-trace)"
     if head.startswith(_GZIP):
         return None

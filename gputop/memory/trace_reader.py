@@ -8,9 +8,12 @@ from __future__ import annotations
 import codecs
 import gc
 import gzip
+import io
 import json
 import json.scanner
+import os
 import re
+import stat
 from array import array
 from collections.abc import Callable
 from json import JSONDecoder
@@ -121,22 +124,36 @@ def read(path: Path, progress: Progress | None = None) -> TraceEvents:
     was_on = gc.isenabled()
     gc.disable()  # dictionaries by the million, none of which is garbage that only the collector finds
     try:
-        with open(path, "rb") as file:
-            size = path.stat().st_size
-            magic = file.read(2)
-            file.seek(0)
-            stream: IO[bytes] = gzip.GzipFile(fileobj=file) if magic == b"\x1f\x8b" else file  # type: ignore[assignment]
+        with open_plain(path) as file:
+            size = os.fstat(file.fileno()).st_size
 
             def told() -> None:
                 if progress is not None and size:
                     progress(min(1.0, file.tell() / size))
 
-            return _read(stream, told)
+            return _read(unzipped(file), told)
     except (OSError, EOFError) as error:
         raise UnreadableTrace(getattr(error, "strerror", None) or str(error) or "it cannot be read") from None
     finally:
         if was_on:
             gc.enable()
+
+
+def open_plain(path: Path) -> io.BufferedReader:
+    """A file, or a pipe that somebody writes to. Raises OSError, and UnreadableTrace for what has no end."""
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
+    os.set_blocking(file.fileno(), True)  # a pipe without a writer must not make us wait, one with a writer may
+    mode = os.fstat(file.fileno()).st_mode
+    if stat.S_ISREG(mode) or stat.S_ISFIFO(mode):
+        return file
+    file.close()
+    raise UnreadableTrace("it is not an ordinary file")
+
+
+def unzipped(file: io.BufferedReader) -> IO[bytes]:
+    """Its bytes, without gzip where it is that."""
+    zipped = file.peek(2)[:2] == b"\x1f\x8b"
+    return gzip.GzipFile(fileobj=file) if zipped else file  # type: ignore[return-value]
 
 
 def _read(stream: IO[bytes], told: Callable[[], None]) -> TraceEvents:
@@ -221,6 +238,8 @@ def _head(more: Callable[[], str | None], events: TraceEvents) -> tuple[str, int
             "a web page; a memory timeline that export_memory_timeline() wrote as .html is a picture: write it as "
             ".raw.json.gz"
         )
+    if text.startswith("\ufffd"):  # no UTF-8
+        raise UnreadableTrace("no PyTorch Profiler trace, but binary (memory snapshots: gputop torch-snapshot)")
     raise UnreadableTrace('no PyTorch Profiler trace: it has no "traceEvents"')
 
 
@@ -264,7 +283,7 @@ class _Putter:
             if dims is not None:
                 shape = self._events.shapes.of(_shapes(dims))
         try:
-            start, lasted = round(event["ts"] * 1000), round(event["dur"] * 1000)
+            start, lasted = round(float(event["ts"]) * 1000), round(float(event["dur"]) * 1000)
             self._op(kind, name, self._thread(event), start, lasted, external, shape)
         except (KeyError, TypeError, ValueError, OverflowError):
             return
@@ -344,7 +363,7 @@ class _Putter:
 
     def _arrow(self, event: dict[str, Any]) -> None:
         try:
-            self._arrow_at(event["ph"], int(event["id"]), self._thread(event), round(event["ts"] * 1000))
+            self._arrow_at(event["ph"], int(event["id"]), self._thread(event), round(float(event["ts"]) * 1000))
         except (KeyError, TypeError, ValueError, OverflowError):
             return
 
@@ -388,7 +407,7 @@ class _Putter:
     def _memory(self, event: dict[str, Any]) -> None:
         args = event.get("args")
         try:
-            at, bytes_ = round(event["ts"] * 1000), int(args["Bytes"])  # type: ignore[index]
+            at, bytes_ = round(float(event["ts"]) * 1000), int(args["Bytes"])  # type: ignore[index]
             device = f"{int(args['Device Type'])}:{int(args['Device Id'])}"  # type: ignore[index]
             allocated = int(args.get("Total Allocated", -1))  # type: ignore[union-attr]
             reserved = int(args.get("Total Reserved", -1))  # type: ignore[union-attr]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import subprocess
 import sys
 import time
@@ -393,3 +394,30 @@ def test_progress_rises_to_the_end() -> None:
     read(DATA / "torch_trace.json.gz", shares.append)
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
+
+
+def test_pipes_are_read_and_what_has_no_end_is_refused(tmp_path: Path) -> None:
+    """A shell's <(zcat …) is one; a pipe that nobody writes to must not hang."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    done = run(str(fifo))
+    assert done.returncode == 1 and "it is empty" in done.stderr
+    for special in ("/dev/zero", "/dev/null"):
+        done = run(special)
+        assert done.returncode == 1 and "not an ordinary file" in done.stderr
+    code = f"'{sys.executable}' -m gputop torch-trace <(cat '{DATA / 'torch_trace.json.gz'}') --top 1"
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=50)
+    assert done.returncode == 0 and "aten::mm" in done.stdout, done.stderr
+
+
+def test_a_memory_snapshot_is_not_taken_for_a_trace_nor_a_trace_for_a_snapshot() -> None:
+    done = run(str(DATA / "h200" / "leak.pickle.gz"))
+    assert done.returncode == 1 and "gputop torch-snapshot" in done.stderr
+    command = [sys.executable, "-m", "gputop", "torch-snapshot", "--summary", str(DATA / "torch_trace.json.gz")]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=50)
+    assert done.returncode == 1 and "gputop torch-trace" in done.stderr
+
+
+def test_times_written_as_text_count(tmp_path: Path) -> None:
+    told = opened(tmp_path, compact([{**op("a", 0, 0), "ts": "1.5", "dur": "2"}]))
+    assert table(told)["a"].cpu_time == 2
