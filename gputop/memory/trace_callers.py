@@ -25,6 +25,11 @@ _NO_FRAME: Final = (
 )  # fmt: skip
 
 
+#: What runs a node of the backward graph, and the node: torch's scope of it is not in the trace.
+ENGINE: Final = "autograd::engine::evaluate_function"
+_NODE: Final = re.compile(r"(?!autograd::engine).*(?:Backward\d*|AccumulateGrad|CopySlices)\Z", re.DOTALL)
+
+
 class Callers:
     """Which Python frames each event was called from: ``stacks[of[event]]``, the innermost first, *depth* at most.
 
@@ -45,8 +50,8 @@ class Callers:
         forward: dict[int, int] = {}  # arrow: stack of the forward op
         launched: dict[int, int] = {}  # External id: stack of the op
         main, aside = main_thread(events, order)
-        #: By thread, what is open: the earliest end of it and of all below it, what it is called from, its stack as a
-        #: caller, the stack of its forward op where it is one of backward.
+        #: By thread, what is open: the earliest end of it and of all below it; the stack of what it calls; the stack of
+        #: its forward op, where it belongs to the backward graph.
         open_: dict[int, list[tuple[int, int, int | None]]] = {}
         nothing: tuple[int, int, int | None] = (1 << 62, 0, None)
         for event in order:
@@ -74,7 +79,8 @@ class Callers:
                     back = forward.get(arrow, 0) if arrow is not None else 0
                 elif place in begun and back is None:
                     forward.setdefault(begun[place], callers)
-                launched.setdefault(external[event], callers)
+                if external[event] > 0:
+                    launched.setdefault(external[event], callers)
             self.of[event] = callers if back is None else back
             stack.append((min(earliest, end[event]), calls, back))
 
@@ -92,12 +98,8 @@ class Callers:
         return number
 
 
-ENGINE: Final = "autograd::engine::evaluate_function"
-_NODE: Final = re.compile(r"(?!autograd::engine).*(?:Backward\d*|AccumulateGrad|CopySlices)\Z", re.DOTALL)
-
-
 def _is_backward(name: str) -> bool:
-    """Whether it is a node of the backward graph: torch's scope of it is not in the trace."""
+    """Whether it is a node of the backward graph."""
     return _NODE.match(name) is not None
 
 
