@@ -52,12 +52,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "calls, self_thread_memory…; torch's names will do",
     )
     parser.add_argument("--group-by-input-shape", action="store_true", help="a row for each shape of the inputs")
-    parser.add_argument(
+    stack = parser.add_mutually_exclusive_group()
+    stack.add_argument(
         "--group-by-stack",
         type=int,
         default=0,
         metavar="N",
         help="a row for each stack of N Python frames it was called from (with_stack=True)",
+    )
+    stack.add_argument(
+        "--group-by-function",
+        action="store_true",
+        help="a row for each function of yours it was called from (with_stack=True)",
     )
     parser.add_argument(
         "--no-python",
@@ -85,6 +91,7 @@ def _column(text: str) -> str:
 def run(options: argparse.Namespace) -> int:
     from gputop.memory.memory_timeline import is_timeline
     from gputop.memory.profiler_trace import open_trace
+    from gputop.memory.trace_callers import FUNCTION
     from gputop.memory.trace_reader import UnreadableTrace
     from gputop.model import clean_text
 
@@ -97,7 +104,8 @@ def run(options: argparse.Namespace) -> int:
     try:
         trace = open_trace(options.file, progress)
         python = not options.no_python
-        rows = trace.rows(options.group_by_input_shape, max(0, options.group_by_stack), python)
+        depth = FUNCTION if options.group_by_function else max(0, options.group_by_stack)
+        rows = trace.rows(options.group_by_input_shape, depth, python)
     except UnreadableTrace as error:
         progress.clear()
         print(f"gputop: {clean_text(str(options.file), 500)}: {error}", file=sys.stderr)
@@ -115,7 +123,7 @@ def run(options: argparse.Namespace) -> int:
         print_out(_json(trace, shown, python))
     else:
         width = shutil.get_terminal_size().columns if is_terminal(sys.stdout) else 160
-        if options.group_by_stack > 0 and not trace.has_python:
+        if depth and not trace.has_python:
             print("gputop: no Python frames in it: record with profile(with_stack=True)", file=sys.stderr)
         print_out(_page(trace, shown, len(rows), column, width, python))
     return 0
@@ -123,7 +131,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _wants_viewer(options: argparse.Namespace) -> bool:
     """Where there is a terminal, and nothing was said about how a table is to be printed."""
-    says = (options.summary, options.json, options.csv, options.group_by_input_shape, options.no_python)
+    says = [options.summary, options.json, options.csv, options.no_python]
+    says += [options.group_by_input_shape, options.group_by_function]
     if any(says) or options.top is not None or options.sort is not None or options.group_by_stack > 0:
         return False
     return is_terminal(sys.stdin) and is_terminal(sys.stdout) and is_terminal(sys.stderr)
@@ -144,7 +153,7 @@ def _timeline(options: argparse.Namespace) -> int:
     from gputop.memory.trace_reader import UnreadableTrace
     from gputop.model import clean_text
 
-    if options.sort or options.group_by_input_shape or options.group_by_stack > 0:
+    if options.sort or options.group_by_input_shape or options.group_by_function or options.group_by_stack > 0:
         raise Refusal("a memory timeline has no ops: it cannot be sorted or grouped by theirs")
     progress = _Progress(options.file)
     try:

@@ -5,19 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from gputop.memory.trace_callers import ENGINE
+from gputop.memory.trace_callers import ENGINE, is_users
 from gputop.memory.trace_curve import Curve
 from gputop.memory.trace_reader import ANNOTATION, CPU, DEVICE, PYTHON, Progress, TraceEvents, read
 from gputop.memory.trace_table import OpTree, Row
 
-#: How Python frames begin that are not the user's.
-_TORCHS: Final = ("torch/", "<built-in ", "nn.Module: ", "<frozen ", "contextlib.py", "threading.py", "<string>")
-
 
 class Held(NamedTuple):
-    """Allocations of one origin: the op, the user's line and the annotation it was in, where there are such."""
+    """Allocations of one origin: the op, the user's function and the annotation it was in, where there are such."""
 
     op: str
     frame: str
@@ -27,7 +24,7 @@ class Held(NamedTuple):
 
     @property
     def where(self) -> str:
-        """Without the op: line and annotation."""
+        """Without the op: function and annotation."""
         return " in ".join(part for part in (self.frame, self.phase) if part)
 
 
@@ -63,7 +60,8 @@ class Trace:
 
     def rows(self, by_shape: bool = False, stack_depth: int = 0, python: bool = True) -> list[Row]:
         """The table, in order of appearance, as ``key_averages(by_shape, stack_depth)``. Python's functions are rows,
-        and parents, where they are in the trace, as in torch from 2.12 on; without *python* they are not, as before."""
+        and parents, where they are in the trace, as in torch from 2.12 on; without *python* they are not, as before.
+        *stack_depth* may be FUNCTION: by the innermost function of the user's."""
         key = (by_shape, stack_depth, python or not self.has_python)
         if key not in self._tables:
             self._tables[key] = self._tree(python).rows(by_shape, stack_depth)
@@ -94,7 +92,7 @@ class Trace:
         op = frame = phase = ""
         for open_ in self._running(curve, event):
             text = texts[name[open_]]
-            if kind[open_] == PYTHON and not text.startswith(_TORCHS):
+            if kind[open_] == PYTHON and is_users(text):
                 frame, op = text, ""  # what it calls counts
             elif kind[open_] == ANNOTATION:
                 phase = text

@@ -30,18 +30,31 @@ ENGINE: Final = "autograd::engine::evaluate_function"
 _NODE: Final = re.compile(r"(?!autograd::engine).*(?:Backward\d*|AccumulateGrad|CopySlices)\Z", re.DOTALL)
 
 
+#: How Python frames begin that are not the user's.
+_TORCHS: Final = (
+    "torch/", "<built-in ", "nn.Module: ", "<frozen ", "contextlib.py", "threading.py", "functools.py", "<string>",
+    "torchgen/", "triton/", "functorch/", "torch\\",
+)  # fmt: skip
+FUNCTION: Final = -1  # for a depth: the innermost frame of the user's
+
+
+def is_users(frame: str) -> bool:
+    """Whether a Python frame of a trace, ``train.py(19): step``, is neither torch's nor Python's own."""
+    return not frame.startswith(_TORCHS)
+
+
 class Callers:
     """Which Python frames each event was called from: ``stacks[of[event]]``, the innermost first, *depth* at most.
 
     As in torch's table: a backward op's are those of its forward op, a kernel's those of the op that launched it.
     Forward ops are found by the arrows in the trace; torch takes the first op with the same sequence number, which may
-    be a detach() of long before.
+    be a detach() of long before. Of *depth* FUNCTION is only the innermost frame that the user wrote.
     """
 
     def __init__(self, events: TraceEvents, order: Sequence[int], depth: int) -> None:
         self.of = array("i", [0]) * len(events.start)
         self.stacks: list[tuple[str, ...]] = [()]
-        self._depth = depth
+        self._lines, self._depth = depth == FUNCTION, 1 if depth == FUNCTION else depth
         self._numbers: dict[tuple[str, ...], int] = {(): 0}
         self._called: dict[tuple[int, int], int] = {}  # (name of a frame, its own stack): the stack of what it calls
         start, end, kind, thread, name = events.start, events.end, events.kind, events.thread, events.name
@@ -87,7 +100,8 @@ class Callers:
     def _below(self, frame: int, words: str, stack: int) -> int:
         number = self._called.get((frame, stack))
         if number is None:
-            if any(file in words and function in words for file, function in _NO_FRAME):
+            left_out = any(file in words and function in words for file, function in _NO_FRAME)
+            if left_out or (self._lines and not is_users(words)):
                 number = stack
             else:
                 frames = (words, *self.stacks[stack])[: self._depth]

@@ -178,7 +178,7 @@ class OpTree:
         table: dict[tuple[int, int, int, int], list[int]] = {}
         first: dict[tuple[int, int, int, int], int] = {}
         kernels = self._kernels
-        callers = Callers(events, self.order, stack_depth) if stack_depth > 0 else None
+        callers = Callers(events, self.order, stack_depth) if stack_depth else None
         for place in range(count - 1, -1, -1):  # children before their parents
             op = self.order[place]
             if gone[op]:

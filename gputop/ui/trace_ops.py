@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from gputop.memory.trace_callers import FUNCTION
 from gputop.memory.trace_reader import PYTHON
 from gputop.memory.trace_table import Row
 from gputop.memory.words import size
@@ -77,7 +78,7 @@ class OpsPane(ListPane):
 
     def hints(self) -> Sequence[Hint]:
         python = "hide Python" if self.state.python else "show Python"
-        more: tuple[Hint, ...] = (("k", "by stack"), ("y", python)) if self.state.trace.has_python else ()
+        more: tuple[Hint, ...] = (("k", "by function, stack"), ("y", python)) if self.state.trace.has_python else ()
         return (("s S", "sort"), ("h", "by shape"), *more)
 
     # -- drawing
@@ -94,7 +95,9 @@ class OpsPane(ListPane):
         state, rows = self.state, self.state.rows()
         by = ["shape of the inputs"] if state.by_shape else []
         if state.stack_depth:
-            by.append(f"{state.stack_depth} frame{'s' if state.stack_depth > 1 else ''} of its stack")
+            by.append(
+                "function of yours" if state.stack_depth == FUNCTION else f"{state.stack_depth} frames of its stack"
+            )
         told = "…" if rows is None else f"{len(rows):,} rows"
         words = f", a row for each op{' and ' if by else ''}{' and '.join(by)}"
         if state.trace.has_python and not state.python:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 from gputop.memory.profiler_trace import Held, Trace
+from gputop.memory.trace_callers import FUNCTION
 from gputop.memory.trace_curve import Curve
 from gputop.memory.trace_reader import PYTHON
 from gputop.memory.trace_table import Row
@@ -14,7 +15,7 @@ from gputop.ui.view import View
 Background = Callable[[Callable[[], Any], Callable[[Any], None]], None]
 """Runs its first argument in a thread, then the second with the result on the event loop, and draws."""
 
-STACKS: Final = (0, 1, 5)  # frames by which rows are told apart
+STACKS: Final = (0, FUNCTION, 5)  # frames by which rows are told apart
 _KEPT: Final = 32  # results, the newest
 
 

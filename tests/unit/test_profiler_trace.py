@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputop.memory.profiler_trace import open_trace
+from gputop.memory.trace_callers import FUNCTION
 from gputop.memory.trace_reader import ANNOTATION, DEVICE, DEVICE_ANNOTATION, PYTHON, UnreadableTrace, read
 from gputop.memory.trace_table import Row
 
@@ -273,6 +274,13 @@ def test_ops_are_grouped_by_the_python_frames_they_were_called_from(tmp_path: Pa
         }
         (row,) = [row for row in opened(tmp_path, text).rows(stack_depth=1) if row.name == "MmBackward0"]
         assert row.stack == (forward,)
+    events += [
+        frame("torch/nn/linear.py(3): forward", 80, 9),
+        frame("<built-in function linear>", 81, 7),
+        op("x", 82, 2),
+    ]
+    (row,) = [row for row in opened(tmp_path, compact(events)).rows(stack_depth=FUNCTION) if row.name == "x"]
+    assert row.stack == (main,)
 
 
 def test_a_number_that_all_ops_and_kernels_share_takes_no_longer(tmp_path: Path) -> None:

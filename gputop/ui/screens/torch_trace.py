@@ -106,7 +106,7 @@ class TorchTraceScreen(ViewerScreen[Opened]):
             *curve,
             ("s S F6", "ops: sort by the next, the previous column"),
             ("h", "ops: a row for each shape of the inputs"),
-            ("k", "ops: a row for each stack of 1, of 5 Python frames"),
+            ("k", "ops: a row for each line of yours that called it; for each stack of 5 frames"),
             ("y", "ops: Python's functions as rows too"),
         )
 
