@@ -67,6 +67,23 @@ def as_setting(name: str, read: Callable[[str], Any] = str) -> Callable[[str], A
     return checked
 
 
+def whole_number(text: str) -> int:
+    """For argparse: 0, 1, 2…"""
+    if not text.isascii() or not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 0 or more")
+    return int(text)
+
+
+def spreadsheet_text(value: Any) -> Any:
+    """A cell of a CSV file: text is cleaned, and such that a spreadsheet takes it for text. The names are anybody's."""
+    if not isinstance(value, str):
+        return value
+    from gputop.model import clean_text
+
+    text = clean_text(value, 10_000)
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
+
+
 def add_viewer_arguments(parser: argparse.ArgumentParser) -> None:
     """What an application in the terminal can be told."""
     screen = parser.add_argument_group("viewer")

@@ -12,9 +12,9 @@ import io
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from gputop.commands.common import Refusal, add_viewer_arguments, is_terminal, print_out
+from gputop.commands.common import Refusal, add_viewer_arguments, is_terminal, print_out, spreadsheet_text, whole_number
 
 if TYPE_CHECKING:
     from gputop.memory.snapshot_groups import Filter
@@ -39,7 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--filter", metavar="TERMS", default="", help="as in the viewer: text size>10M stream:0 pool:0,1 !text"
     )
     parser.add_argument(
-        "--top", type=int, default=10, metavar="N", help="how many stacks --summary and --json list (10)"
+        "--top",
+        type=whole_number,
+        default=10,
+        metavar="N",
+        help="how many stacks are listed (10; 0: all)",
     )
     parser.add_argument("--all-frames", action="store_true", help="torch's and C++ frames too, not only the user's")
     add_viewer_arguments(parser)
@@ -52,6 +56,9 @@ def run(options: argparse.Namespace) -> int:
         wanted = parse_filter(options.filter)
     except ValueError as error:
         raise Refusal(f"--filter: {error}") from None
+    options.top = options.top or sys.maxsize  # 0: all
+    if options.flamegraph and len(options.files) > 1:
+        raise Refusal("--flamegraph draws one file: name one")
     if not (options.summary or options.json or options.csv or options.flamegraph):
         if is_terminal(sys.stdin) and is_terminal(sys.stderr):
             return _view(options)
@@ -160,13 +167,8 @@ def _csv(snapshots: list[Snapshot], options: argparse.Namespace, wanted: Filter)
                     inner,
                     stack,
                 )
-                writer.writerow([_inert(value) for value in facts])
+                writer.writerow([spreadsheet_text(value) for value in facts])
     return out.getvalue()
-
-
-def _inert(value: Any) -> Any:
-    """Text that a spreadsheet takes for text: the names are anybody's."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@" and value else value
 
 
 def _flame_graph(snapshot: Snapshot, options: argparse.Namespace, wanted: Filter) -> None:

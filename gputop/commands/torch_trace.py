@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from gputop.commands.common import Refusal, add_viewer_arguments, is_terminal, print_out
+from gputop.commands.common import Refusal, add_viewer_arguments, is_terminal, print_out, spreadsheet_text, whole_number
 
 if TYPE_CHECKING:
     from gputop.memory.memory_timeline import MemoryTimeline
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", metavar="FILE", type=Path, help="a chrome trace or memory timeline of torch.profiler, .json or .json.gz"
     )
-    parser.add_argument("--top", type=int, default=None, metavar="N", help="how many rows (20; 0: all)")
+    parser.add_argument("--top", type=whole_number, default=None, metavar="N", help="how many rows (20; 0: all)")
     parser.add_argument(
         "--sort",
         metavar="COLUMN",
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     stack = parser.add_mutually_exclusive_group()
     stack.add_argument(
         "--group-by-stack",
-        type=int,
+        type=whole_number,
         default=0,
         metavar="N",
         help="a row for each stack of N Python frames it was called from (with_stack=True)",
@@ -89,43 +89,44 @@ def _column(text: str) -> str:
 
 
 def run(options: argparse.Namespace) -> int:
-    from gputop.memory.memory_timeline import is_timeline
-    from gputop.memory.profiler_trace import open_trace
+    from gputop.memory.memory_timeline import MemoryTimeline
+    from gputop.memory.profiler_file import UnreadableTrace
+    from gputop.memory.profiler_trace import open_profile
     from gputop.memory.trace_callers import FUNCTION
-    from gputop.memory.trace_reader import UnreadableTrace
     from gputop.model import clean_text
 
     if _wants_viewer(options):
         return _view(options)
-    if is_timeline(options.file):
-        return _timeline(options)
-
     progress = _Progress(options.file)
+    python = not options.no_python
+    depth = FUNCTION if options.group_by_function else options.group_by_stack
     try:
-        trace = open_trace(options.file, progress)
-        python = not options.no_python
-        depth = FUNCTION if options.group_by_function else max(0, options.group_by_stack)
-        rows = trace.rows(options.group_by_input_shape, depth, python)
+        profile = open_profile(options.file, progress)
+        rows = [] if isinstance(profile, MemoryTimeline) else profile.rows(options.group_by_input_shape, depth, python)
     except UnreadableTrace as error:
         progress.clear()
         print(f"gputop: {clean_text(str(options.file), 500)}: {error}", file=sys.stderr)
         return UNREADABLE
     progress.clear()
-    column = options.sort or ("self_device_memory" if trace.has_device_memory else "self_cpu_memory")
-    if not trace.curves and options.sort is None:
+    if isinstance(profile, MemoryTimeline):
+        return _timeline(profile, options)
+    if depth and not profile.has_python:
+        print("gputop: no Python frames in it: record with profile(with_stack=True)", file=sys.stderr)
+    column = options.sort or ("self_device_memory" if profile.has_device_memory else "self_cpu_memory")
+    if not profile.curves and options.sort is None:
         column = "self_cpu_time"
     rows.sort(key=lambda row: row.name if column == "name" else -getattr(row, column))
     top = _TOP if options.top is None else options.top
-    shown = rows[:top] if top > 0 else rows
+    shown = rows[:top] if top else rows
     if options.csv:
+        for note in profile.events.notes:
+            print(f"gputop: {note}", file=sys.stderr)
         print_out(_csv(shown))
     elif options.json:
-        print_out(_json(trace, shown, python))
+        print_out(_json(profile, shown, python))
     else:
         width = shutil.get_terminal_size().columns if is_terminal(sys.stdout) else 160
-        if depth and not trace.has_python:
-            print("gputop: no Python frames in it: record with profile(with_stack=True)", file=sys.stderr)
-        print_out(_page(trace, shown, len(rows), column, width, python))
+        print_out(_page(profile, shown, len(rows), column, width, python))
     return 0
 
 
@@ -147,84 +148,19 @@ def _view(options: argparse.Namespace) -> int:
     return viewer_app.run(lambda view: TorchTraceScreen(options.file, view), settings)
 
 
-def _timeline(options: argparse.Namespace) -> int:
+def _timeline(timeline: MemoryTimeline, options: argparse.Namespace) -> int:
     """What was held by category: there are no ops in such a file."""
-    from gputop.memory.memory_timeline import open_timeline
-    from gputop.memory.trace_reader import UnreadableTrace
-    from gputop.model import clean_text
+    from gputop.memory import timeline_summary
 
     if options.sort or options.group_by_input_shape or options.group_by_function or options.group_by_stack > 0:
         raise Refusal("a memory timeline has no ops: it cannot be sorted or grouped by theirs")
-    progress = _Progress(options.file)
-    try:
-        timeline = open_timeline(options.file, progress)
-    except UnreadableTrace as error:
-        progress.clear()
-        print(f"gputop: {clean_text(str(options.file), 500)}: {error}", file=sys.stderr)
-        return UNREADABLE
-    progress.clear()
-    if options.csv or options.json:
-        print_out(_timeline_csv(timeline) if options.csv else _timeline_json(timeline))
+    if options.csv:
+        print_out(timeline_summary.as_csv(timeline))
+    elif options.json:
+        print_out(json.dumps(timeline_summary.facts(timeline), indent=2 if is_terminal(sys.stdout) else None) + "\n")
     else:
-        print_out(_timeline_page(timeline))
+        print_out(timeline_summary.page(timeline))
     return 0
-
-
-def _by_category(timeline: MemoryTimeline) -> list[dict[str, Any]]:
-    """The most at the peak first."""
-    from gputop.memory.memory_timeline import CATEGORIES
-
-    rows = [
-        {
-            "category": name,
-            "at_peak_bytes": held[timeline.peak],
-            "most_bytes": max(held),
-            "at_end_bytes": held[-1],
-        }
-        for name, held in zip(CATEGORIES, timeline.by_category, strict=True)
-    ]
-    return sorted(rows, key=lambda row: -row["at_peak_bytes"])
-
-
-def _timeline_page(timeline: MemoryTimeline) -> str:
-    from gputop.memory.words import percent, size
-    from gputop.model import clean_text
-    from gputop.text import left, right
-
-    peak = timeline.peak
-    lines = [
-        f"{clean_text(timeline.path.name, 200)}: {len(timeline):,} moments of one device's memory, by category",
-        f"peak {size(timeline.total[peak])} at {(timeline.at_ns[peak] - timeline.at_ns[0]) / 1e6:.3f} ms; "
-        f"{size(timeline.total[-1])} at the end",
-        "",
-        left("category", 18) + right("at the peak", 12) + right("", 8) + right("most", 10) + right("at the end", 12),
-    ]
-    for row in _by_category(timeline):
-        share = percent(row["at_peak_bytes"], timeline.total[peak])
-        figures = right(size(row["at_peak_bytes"]), 12) + right(share, 8) + right(size(row["most_bytes"]), 10)
-        lines.append(left(row["category"], 18) + figures + right(size(row["at_end_bytes"]), 12))
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _timeline_json(timeline: MemoryTimeline) -> str:
-    plain = {
-        "file": timeline.path.name,
-        "moments": len(timeline),
-        "peak_bytes": timeline.total[timeline.peak],
-        "peak_at_ns": timeline.at_ns[timeline.peak],
-        "at_end_bytes": timeline.total[-1],
-        "categories": _by_category(timeline),
-    }
-    return json.dumps(plain, indent=2 if is_terminal(sys.stdout) else None) + "\n"
-
-
-def _timeline_csv(timeline: MemoryTimeline) -> str:
-    out = io.StringIO()
-    rows = _by_category(timeline)
-    writer = csv.DictWriter(out, tuple(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return out.getvalue()
 
 
 class _Progress:
@@ -258,7 +194,8 @@ def _page(trace: Trace, rows: list[Row], count: int, column: str, width: int, py
     if events.ooms:
         lines.append(f"note: {events.ooms} times out of memory")
     if not trace.curves:
-        lines.append("no memory events in it: record with profile(profile_memory=True, record_shapes=True)")
+        advice = "" if events.notes else ": record with profile(profile_memory=True, record_shapes=True)"
+        lines.append(f"no memory events {'were read' if events.notes else 'in it'}{advice}")
     for curve in trace.curves:
         peak = curve.peak
         reserved = f" (reserved {size(peak.reserved)})" if peak.reserved > 0 else ""
@@ -342,8 +279,5 @@ def _csv(rows: list[Row]) -> str:
     writer.writerow(_FIELDS)
     for row in rows:
         cells = list((_cells(row) | {"stack": ";".join(row.stack)}).values())
-        # Text that a spreadsheet takes for text: the names are anybody's.
-        writer.writerow(
-            [f"'{cell}" if isinstance(cell, str) and cell[:1] in "=+-@" and cell else cell for cell in cells]
-        )
+        writer.writerow([spreadsheet_text(cell) for cell in cells])
     return out.getvalue()

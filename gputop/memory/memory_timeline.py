@@ -13,22 +13,20 @@ One device a file, which does not say which. Read as a stream of innermost lists
 from __future__ import annotations
 
 import json
-import stat
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from gputop.memory.maxima import first, levels, most
-from gputop.memory.trace_reader import Progress, UnreadableTrace, open_plain, unzipped
+from gputop.memory.profiler_file import ProfilerFile, Progress, UnreadableTrace
 
 CATEGORIES: Final = (
     "parameters", "optimizer state", "inputs", "temporaries", "activations", "gradients", "autograd detail", "unknown",
 )  # fmt: skip
 _PREEXISTING, _CREATE, _NEW_VERSION, _DESTROY = 1, 2, 3, 4
 _BEFORE: Final = -1  # when what was there before the first moment came
-_CHUNK: Final = 1 << 20  # bytes
 _MAX_LIST: Final = 1 << 29  # characters of one list: the times of 30 million moments
 _MOST: Final = 1 << 62
 
@@ -68,43 +66,35 @@ class MemoryTimeline:
         return [self.total, *levels(self.total)]
 
 
-def is_timeline(path: Path) -> bool:
-    """Whether the file begins as one; False also where it cannot be read, and of a pipe, which is read once."""
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            return False
-        with open_plain(path) as raw, unzipped(raw) as file:
-            head = file.read(256).decode("utf-8", "replace").split()
-    except (OSError, EOFError, UnreadableTrace):
-        return False
-    return "".join(head).startswith("[[")
+def is_timeline(head: bytes) -> bool:
+    """Whether a file that begins with *head* is one."""
+    return b"".join(head[:256].split()).startswith(b"[[")
 
 
-def open_timeline(path: Path, progress: Progress | None = None) -> MemoryTimeline:
+def read_timeline(path: Path, file: ProfilerFile, progress: Progress | None = None) -> MemoryTimeline:
     """Raises UnreadableTrace, in one sentence."""
+    timeline = MemoryTimeline(path)
+
+    def told() -> None:
+        if progress is not None:
+            progress(file.share)
+
     try:
-        size = path.stat().st_size
-        with open_plain(path) as raw, unzipped(raw) as file:
-            timeline = MemoryTimeline(path)
-
-            def told() -> None:
-                if progress is not None and size:
-                    progress(min(1.0, raw.tell() / size))
-
-            _read(timeline, _lists(file, told))
-    except (OSError, EOFError) as error:
-        raise UnreadableTrace(getattr(error, "strerror", None) or str(error) or "it cannot be read") from None
-    except (ValueError, RecursionError) as error:
-        raise UnreadableTrace(f"no memory timeline of torch, or a damaged one ({error})") from None
+        _read(timeline, _lists(file, told))
+    except OSError as error:
+        raise UnreadableTrace(error.strerror or str(error)) from None
+    except (ValueError, RecursionError, OverflowError) as error:
+        words = file.problem or error
+        raise UnreadableTrace(f"no memory timeline of torch, or a damaged one ({words})") from None
     if not len(timeline):
         raise UnreadableTrace("a memory timeline without a moment: nothing was recorded of that device")
     return timeline
 
 
-def _lists(file: IO[bytes], told: Callable[[], None]) -> Iterator[list[int]]:
+def _lists(file: ProfilerFile, told: Callable[[], None]) -> Iterator[list[int]]:
     """The lists that hold no list."""
     rest = ""
-    while data := file.read(_CHUNK):
+    while data := file.read():
         told()
         *whole, rest = (rest + data.decode("utf-8", "replace")).split("]")
         if len(rest) > _MAX_LIST:
@@ -113,7 +103,7 @@ def _lists(file: IO[bytes], told: Callable[[], None]) -> Iterator[list[int]]:
             numbers = text.rpartition("[")[2] if "[" in text else ""
             if numbers:
                 yield _numbers(numbers)
-    if rest.strip():
+    if rest.strip() or file.problem is not None:
         raise ValueError("it ends too early")
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from gputop.memory.memory_timeline import MemoryTimeline, is_timeline, read_timeline
+from gputop.memory.profiler_file import ProfilerFile, Progress, UnreadableTrace
 from gputop.memory.trace_callers import ENGINE, is_users
 from gputop.memory.trace_curve import Curve
-from gputop.memory.trace_reader import ANNOTATION, CPU, DEVICE, PYTHON, Progress, TraceEvents, read
+from gputop.memory.trace_reader import ANNOTATION, CPU, DEVICE, PYTHON, TraceEvents, read
 from gputop.memory.trace_table import OpTree, Row
+
+_BEYOND: Final = "damaged: its figures sum up to more than 63 bits"
 
 
 class Held(NamedTuple):
@@ -38,6 +42,16 @@ class Trace:
     _trees: dict[bool, OpTree] = field(default_factory=dict)
     _tables: dict[tuple[bool, int, bool], list[Row]] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, path: Path, events: TraceEvents) -> Trace:
+        """Raises UnreadableTrace."""
+        trace = cls(path, events)
+        try:
+            trace.curves = [Curve(events, number) for number in range(len(events.devices.texts))]
+        except OverflowError:
+            raise UnreadableTrace(_BEYOND) from None
+        return trace
+
     @cached_property
     def has_device_memory(self) -> bool:
         events = self.events
@@ -61,10 +75,13 @@ class Trace:
     def rows(self, by_shape: bool = False, stack_depth: int = 0, python: bool = True) -> list[Row]:
         """The table, in order of appearance, as ``key_averages(by_shape, stack_depth)``. Python's functions are rows,
         and parents, where they are in the trace, as in torch from 2.12 on; without *python* they are not, as before.
-        *stack_depth* may be FUNCTION: by the innermost function of the user's."""
+        *stack_depth* may be FUNCTION: by the innermost function of the user's. Raises UnreadableTrace."""
         key = (by_shape, stack_depth, python or not self.has_python)
         if key not in self._tables:
-            self._tables[key] = self._tree(python).rows(by_shape, stack_depth)
+            try:
+                self._tables[key] = self._tree(python).rows(by_shape, stack_depth)
+            except OverflowError:
+                raise UnreadableTrace(_BEYOND) from None
         return list(self._tables[key])
 
     def running(self, curve: Curve, event: int) -> tuple[str, ...]:
@@ -143,9 +160,20 @@ class Reconciliation(NamedTuple):
         return said
 
 
+def open_profile(path: Path, progress: Progress | None = None) -> Trace | MemoryTimeline:
+    """What ``export_chrome_trace()`` or ``export_memory_timeline()`` wrote. Raises UnreadableTrace in one sentence."""
+    try:
+        with ProfilerFile(path) as file:
+            if is_timeline(file.head()):
+                return read_timeline(path, file, progress)
+            return Trace.of(path, read(file, progress))
+    except OSError as error:
+        raise UnreadableTrace(error.strerror or str(error)) from None
+
+
 def open_trace(path: Path, progress: Progress | None = None) -> Trace:
-    """Raises gputop.memory.trace_reader.UnreadableTrace in one sentence."""
-    events = read(path, progress)
-    trace = Trace(path, events)
-    trace.curves = [Curve(events, number) for number in range(len(events.devices.texts))]
-    return trace
+    """The same where it must be a trace."""
+    profile = open_profile(path, progress)
+    if isinstance(profile, MemoryTimeline):
+        raise UnreadableTrace("a memory timeline, not a trace")
+    return profile

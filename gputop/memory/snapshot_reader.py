@@ -240,6 +240,8 @@ class _Device:
             if not start % (64 * _CHUNK):
                 self._tell("sorting", 0.5 * start / len(trace))
         codes = bytes(action)
+        if size and min(size) < 0:
+            raise ValueError("a size in the trace is negative")
         if not has_pools:
             pool = self._pools(trace, address)
         own |= {"action": codes, "address": address, "size": size, "stream": stream, "time": when}
@@ -276,6 +278,8 @@ def _block(block: Any) -> tuple[int, int, int | None, Any]:
         newest = history[0]
         requested = newest.get("real_size") if requested is None else requested
         frames = frames or newest.get("frames") or newest.get("cpp_frames")
+    if requested is not None and (not isinstance(requested, int) or requested < 0):
+        raise ValueError("what a block was asked for is not a size")
     return size, state, requested, frames or None
 
 

@@ -82,7 +82,8 @@ def _leaks(device: Device, top: int, wanted: Filter) -> list[str]:
     cut = steps(device)
     growing = [leak for leak in leaks(device, cut, wanted) if leak.growing][:top]
     if not growing:
-        return ["", f"  Leaks: no line leaves something behind step after step ({cut.origin})."]
+        which = " that the filter lets through" if wanted else ""
+        return ["", f"  Leaks: no line{which} leaves something behind step after step ({cut.origin})."]
     lines = ["", f"  Leaks: left behind step after step ({cut.origin})"]
     for leak in growing:
         pace = f"{size(leak.per_step)} a {cut.unit}"

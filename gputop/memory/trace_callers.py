@@ -26,6 +26,7 @@ _NO_FRAME: Final = (
 
 
 #: What runs a node of the backward graph, and the node: torch's scope of it is not in the trace.
+_LEAF: Final = "AccumulateGrad"
 ENGINE: Final = "autograd::engine::evaluate_function"
 _NODE: Final = re.compile(r"(?!autograd::engine).*(?:Backward\d*|AccumulateGrad|CopySlices)\Z", re.DOTALL)
 
@@ -89,7 +90,9 @@ class Callers:
             else:
                 calls = callers
                 if _is_backward(called):
-                    back = forward.get(arrow, 0) if arrow is not None else 0
+                    # no forward op, as of a gradient's gradient: torch finds what runs the node, on the same thread
+                    alone = callers if thread[event] == main and not called.endswith(_LEAF) else 0
+                    back = alone if arrow is None else forward.get(arrow, alone)
                 elif place in begun and back is None:
                     forward.setdefault(begun[place], callers)
                 if external[event] > 0:
@@ -121,7 +124,7 @@ def main_thread(events: TraceEvents, order: Sequence[int]) -> tuple[int, int]:
     """(the main thread, the one whose events count as the main one's: the driver's overhead has no thread); -1: none"""
     texts = events.threads.texts
     aside = texts.index(OVERHEAD_THREAD) if OVERHEAD_THREAD in texts else -1
-    for op in order if aside >= 0 else ():
+    for op in order:
         if events.kind[op] in (CPU, ANNOTATION, PYTHON) and events.thread[op] != aside:
             return events.thread[op], aside
     return -1, aside

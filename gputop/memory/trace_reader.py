@@ -7,21 +7,17 @@ from __future__ import annotations
 
 import codecs
 import gc
-import gzip
-import io
 import json
 import json.scanner
-import os
 import re
-import stat
 from array import array
 from collections.abc import Callable
 from json import JSONDecoder
-from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
-CHUNK: Final = 1 << 21  # bytes
-MAX_EVENT: Final = 1 << 26  # characters of one event
+from gputop.memory.profiler_file import ProfilerFile, Progress, UnreadableTrace
+
+MAX_EVENT: Final = 1 << 20  # characters after which what is wrong with an event is not that it is read in part
 MAX_HEAD: Final = 1 << 26  # before the events: device properties, a distributed group's ranks
 MEMORY: Final = "[memory]"
 OUT_OF_MEMORY: Final = "[OutOfMemory]"
@@ -43,6 +39,8 @@ _HIDDEN: Final = frozenset(
     {"profiler::_record_function_enter", "profiler::_record_function_enter_new", "profiler::_record_function_exit",
      "aten::is_leaf", "aten::output_nr", "aten::_version"}
 )  # fmt: skip
+_EVENT: Final = re.compile(r'\{\s*"ph"\s*:')  # how an event begins
+_BEGINS: Final = 64  # characters, at most
 _GAP: Final = re.compile(r"[\s,]*")
 #: An event as kineto writes it, with no brace, quote or backslash in its strings: twice as fast as JSON.
 _KINETO: Final = re.compile(
@@ -65,12 +63,6 @@ _MEMORY_ARGS: Final = re.compile(
     r'"Device Id": (-?\d{1,18}),\s*"Device Type": (-?\d{1,18}),\s*"Addr": (\d{1,20})'
 )
 _EVENTS: Final = re.compile(r'"traceEvents"\s*:\s*\[')
-
-Progress = Callable[[float], None]
-
-
-class UnreadableTrace(Exception):
-    """``str()`` is one sentence about what is wrong with the file."""
 
 
 class Numbers:
@@ -116,102 +108,117 @@ class TraceEvents:
         return int(self.devices.texts[device].partition(":")[0]) in _CPU_TYPES
 
 
-def read(path: Path, progress: Progress | None = None) -> TraceEvents:
-    """The trace at *path*. *progress* is called with the share of the file that was read.
+def read(file: ProfilerFile, progress: Progress | None = None) -> TraceEvents:
+    """The trace in *file*. *progress* is called with the share of the file that was read.
 
-    Raises UnreadableTrace. A file that ends early gives what is in it, and a note.
+    Raises UnreadableTrace. A damaged file, and one that ends early, gives what can be read of it, and a note.
     """
     was_on = gc.isenabled()
     gc.disable()  # dictionaries by the million, none of which is garbage that only the collector finds
     try:
-        with open_plain(path) as file:
-            size = os.fstat(file.fileno()).st_size
-
-            def told() -> None:
-                if progress is not None and size:
-                    progress(min(1.0, file.tell() / size))
-
-            return _read(unzipped(file), told)
-    except (OSError, EOFError) as error:
-        raise UnreadableTrace(getattr(error, "strerror", None) or str(error) or "it cannot be read") from None
+        return _Reading(file, progress).events
+    except OSError as error:
+        raise UnreadableTrace(error.strerror or str(error)) from None
     finally:
         if was_on:
             gc.enable()
 
 
-def open_plain(path: Path) -> io.BufferedReader:
-    """A file, or a pipe that somebody writes to. Raises OSError, and UnreadableTrace for what has no end."""
-    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
-    os.set_blocking(file.fileno(), True)  # a pipe without a writer must not make us wait, one with a writer may
-    mode = os.fstat(file.fileno()).st_mode
-    if stat.S_ISREG(mode) or stat.S_ISFIFO(mode):
-        return file
-    file.close()
-    raise UnreadableTrace("it is not an ordinary file")
+class _Reading:
+    """Goes through a file once."""
 
-
-def unzipped(file: io.BufferedReader) -> IO[bytes]:
-    """Its bytes, without gzip where it is that."""
-    zipped = file.peek(2)[:2] == b"\x1f\x8b"
-    return gzip.GzipFile(fileobj=file) if zipped else file  # type: ignore[return-value]
-
-
-def _read(stream: IO[bytes], told: Callable[[], None]) -> TraceEvents:
-    events = TraceEvents()
-    decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-    early = False
-
-    def more() -> str | None:
-        nonlocal early
+    def __init__(self, file: ProfilerFile, progress: Progress | None) -> None:
+        self.events = TraceEvents()
+        self._file, self._progress = file, progress
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._lost = 0  # events that could not be read, and the number of the first
+        self._first_lost = 0
         try:
-            data = stream.read(CHUNK)
-        except (EOFError, gzip.BadGzipFile, OSError):
-            if not events.seen:
-                raise
-            early, data = True, b""
-        told()
-        return decode(data) if data else None
+            text, at = _head(self._more, self.events)
+        except UnreadableTrace:
+            if file.problem is not None:
+                raise UnreadableTrace(file.problem) from None
+            raise
+        self._read(text, at)
+        if self._lost:
+            some = "an event" if self._lost == 1 else f"{self._lost:,} events"
+            self.events.notes.append(f"{some} could not be read, the first is event {self._first_lost:,}: left out")
+        if file.problem is not None:
+            self.events.notes.append(f"{file.problem}: what is before is shown")
+        if not self.events.seen and self.events.notes:
+            raise UnreadableTrace(file.problem or "no event of a trace is in it")
 
-    text, at = _head(more, events)
-    scan_once = json.scanner.make_scanner(JSONDecoder())  # type: ignore[arg-type]  # what raw_decode() calls, in C
-    putter = _Putter(events)
-    put, put_kineto, put_flow = putter.put, putter.put_kineto, putter.put_flow
-    gap, kineto, flow = _GAP.match, _KINETO.match, _FLOW.match
-    while True:
-        plain = kineto(text, at)
-        if plain is not None and put_kineto(*plain.groups()):
-            events.seen += 1
-            at = plain.end()
-            continue
-        plain = flow(text, at)
-        if plain is not None and put_flow(*plain.groups()):
-            events.seen += 1
-            at = plain.end()
-            continue
-        at = gap(text, at).end()  # type: ignore[union-attr]
-        if at < len(text) and text[at] == "]":
-            return events
-        try:
-            event, at = scan_once(text, at)
-        except (StopIteration, ValueError, RecursionError) as error:
-            rest = text[at:]
-            if isinstance(error, RecursionError) or len(rest) > MAX_EVENT:
-                raise UnreadableTrace(f"event {events.seen + 1} is no JSON object of a trace") from None
-            new = more()
+    def _more(self) -> str | None:
+        data = self._file.read()
+        if self._progress is not None:
+            self._progress(self._file.share)
+        return self._decode(data) if data else None
+
+    def _read(self, text: str, at: int) -> None:
+        events = self.events
+        scan_once = json.scanner.make_scanner(JSONDecoder())  # type: ignore[arg-type]  # what raw_decode() calls, in C
+        putter = _Putter(events)
+        put, put_kineto, put_flow = putter.put, putter.put_kineto, putter.put_flow
+        gap, kineto, flow = _GAP.match, _KINETO.match, _FLOW.match
+        while True:
+            plain = kineto(text, at)
+            if plain is not None and put_kineto(*plain.groups()):
+                events.seen += 1
+                at = plain.end()
+                continue
+            plain = flow(text, at)
+            if plain is not None and put_flow(*plain.groups()):
+                events.seen += 1
+                at = plain.end()
+                continue
+            at = gap(text, at).end()  # type: ignore[union-attr]
+            if at < len(text) and text[at] == "]":
+                return
+            try:
+                event, end = scan_once(text, at)
+            except (StopIteration, ValueError, RecursionError) as error:
+                found = self._after(text, at, error)
+                if found is None:
+                    return
+                text, at = found
+                continue
+            if isinstance(event, dict):
+                events.seen += 1
+                put(event)
+            else:
+                self._lose()
+            at = end
+
+    def _after(self, text: str, at: int, error: Exception) -> tuple[str, int] | None:
+        """Where to go on after the event at *at*, which cannot be read, or not yet; None: it is the end."""
+        wrong_at = error.pos if isinstance(error, json.JSONDecodeError) else at
+        if isinstance(error, RecursionError) or len(text) - wrong_at > MAX_EVENT:
+            return self._resumed(text, at)
+        new = self._more()
+        if new is not None:
+            return text[at:] + new, 0
+        if not text[at:].strip():
+            if self._file.problem is None:
+                self.events.notes.append("it ends without a closing bracket")
+            return None
+        return self._resumed(text, at)
+
+    def _resumed(self, text: str, at: int) -> tuple[str, int] | None:
+        """At the next event; kineto writes a quote in a name as it is."""
+        while (begins := _EVENT.search(text, at + 1)) is None:
+            new = self._more()
             if new is None:
-                if rest.strip() and not events.seen:
-                    raise UnreadableTrace("no event of a trace is in it") from None
-                if not rest.strip() and not early:
-                    events.notes.append("it ends without a closing bracket")
-                else:
-                    events.notes.append(f"it ends, or is damaged, in event {events.seen + 1}: what is before is shown")
-                return events
-            text, at = rest + new, 0
-            continue
-        if not isinstance(event, dict):
-            raise UnreadableTrace(f"event {events.seen + 1} is no JSON object")
-        events.seen += 1
-        put(event)
+                number = self.events.seen + self._lost + 1
+                self.events.notes.append(f"it ends, or is damaged, in event {number:,}: what is before is shown")
+                return None
+            text, at = text[-_BEGINS:] + new, -1
+        self._lose()
+        return text, begins.start()
+
+    def _lose(self) -> None:
+        self._lost += 1
+        if self._lost == 1:
+            self._first_lost = self.events.seen + 1
 
 
 def _head(more: Callable[[], str | None], events: TraceEvents) -> tuple[str, int]:

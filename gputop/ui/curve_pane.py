@@ -10,7 +10,7 @@ from collections.abc import Hashable, Sequence
 from itertools import pairwise
 
 from gputop.memory.words import size
-from gputop.ui.cells import Line, Span, fit
+from gputop.ui.cells import Line, Span, fit, width
 from gputop.ui.view import View
 from gputop.ui.viewer_pane import Pane
 from gputop.ui.widgets.frame import Hint
@@ -224,5 +224,7 @@ class CurvePane(Pane):
 
     def _axis(self, start: int, end: int, columns: int) -> Line:
         left, right = f"{start:,}", f"{end - 1:,}"
-        room = columns - len(left) - len(right)
-        return ((" " * _AXIS, "text"), (left + self.axis(start, end).center(max(0, room)) + right, "dim"))
+        room, words = max(1, columns - len(left) - len(right)), self.axis(start, end)
+        if width(words) > room - 2:
+            words = ""
+        return ((" " * _AXIS, "text"), (left + words.center(room) + right, "dim"))

@@ -62,7 +62,7 @@ class CategoriesPane(CurvePane):
             ((f"moment {at:,} ", "dim"), (size(total), "g0+b"), (f" held, at {when:,.3f} ms", "text")),
         ]
         held = sorted(((column[at], name) for name, column in zip(CATEGORIES, timeline.by_category, strict=True)))
-        for bytes_, name in held[::-1][: max(2, rows // 3)]:
+        for bytes_, name in held[::-1][: len(held) if rows >= 17 else max(2, rows // 3)]:
             bar = glyphs.full * max(0, round(_BAR * bytes_ / total)) if total > 0 else ""
             words = f"{size(bytes_):>9} {percent(bytes_, total):>7} "
             lines.append(((fit(f"  {name}", _NAME), "text"), (words, "title+b"), (bar, "g0")))

@@ -107,7 +107,7 @@ class TraceMemoryPane(CurvePane):
         told = sum(one.bytes for one in held)
         rest = self._curve.allocated[self.cursor] - told
         words = f"Held then by {len(held):,} origins, the most by"
-        if rest:
+        if rest > 0:
             words += f" (and {signed(rest)} from before the trace)"
         lines: list[Line] = [((words, "dim"),)]
         for one in held[:most]:

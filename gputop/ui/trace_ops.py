@@ -77,7 +77,7 @@ class OpsPane(ListPane):
         return True
 
     def hints(self) -> Sequence[Hint]:
-        python = "hide Python" if self.state.python else "show Python"
+        python = "without Python" if self.state.python else "with Python"
         more: tuple[Hint, ...] = (("k", "by function, stack"), ("y", python)) if self.state.trace.has_python else ()
         return (("s S", "sort"), ("h", "by shape"), *more)
 
@@ -101,7 +101,7 @@ class OpsPane(ListPane):
         told = "…" if rows is None else f"{len(rows):,} rows"
         words = f", a row for each op{' and ' if by else ''}{' and '.join(by)}"
         if state.trace.has_python and not state.python:
-            words += "; Python's functions are hidden"
+            words += "; without Python's functions"
         return [((told, "title+b"), (words, "dim")), self._titles(cells)]
 
     def _titles(self, cells: int) -> Line:
@@ -160,17 +160,19 @@ class OpsPane(ListPane):
         lines: list[Line] = [((part, "title+b"),) for part in wrap(clean_text(row.name, 1000), cells - 2)[:2]]
         if row.shape:
             lines.append(((fit(f"inputs {clean_text(row.shape, 1000)}", cells - 2), "text"),))
-        memory = (
-            f"device {size(row.self_device_memory)} own, {size(row.device_memory)} with what it calls; by thread "
-            f"{size(row.self_thread_memory)}, {size(row.thread_memory)}; host {size(row.self_cpu_memory)}, "
-            f"{size(row.cpu_memory)}"
-        )
-        calls = max(1, row.calls)
+        trace, calls = self.state.trace, max(1, row.calls)
+        own = f"by thread {size(row.self_thread_memory)}, {size(row.thread_memory)}"
+        host = f"host {size(row.self_cpu_memory)} own, {size(row.cpu_memory)} with what it calls"
+        memory = f"{host}; {own}"
+        if trace.has_device_memory:
+            device = f"device {size(row.self_device_memory)} own, {size(row.device_memory)} with what it calls; {own}"
+            memory = f"{device}; {host}"
         times = (
             f"{row.calls:,} calls; CPU {duration(row.self_cpu_time)} own, {duration(row.cpu_time)} in all, "
-            f"{duration(row.cpu_time / calls)} a call; device {duration(row.self_device_time)}, "
-            f"{duration(row.device_time)}"
+            f"{duration(row.cpu_time / calls)} a call"
         )
+        if trace.has_kernels:
+            times += f"; device {duration(row.self_device_time)} own, {duration(row.device_time)} in all"
         lines += [((part, "text"),) for words in (memory, times) for part in wrap(words, cells - 2)]
         return [*lines, *(((fit(f"  {clean_text(frame, 500)}", cells - 2), "accent"),) for frame in row.stack)]
 

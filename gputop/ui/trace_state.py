@@ -8,7 +8,6 @@ from typing import Any, Final
 from gputop.memory.profiler_trace import Held, Trace
 from gputop.memory.trace_callers import FUNCTION
 from gputop.memory.trace_curve import Curve
-from gputop.memory.trace_reader import PYTHON
 from gputop.memory.trace_table import Row
 from gputop.ui.view import View
 
@@ -21,13 +20,15 @@ _KEPT: Final = 32  # results, the newest
 
 class Peaks:
     """What the overview tells, computed while the file is read: of each device what ran and who held memory at its
-    peak, and how the table adds up. With them, what the table's and the curve's first picture need."""
+    peak, and how the table adds up. With them, what the table's and the curve's first picture need.
+
+    Raises UnreadableTrace where the figures do not add up."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        trace.rows()
+        self.rows = trace.rows(python=False)
         self.of = [(trace.running(c, c.peak.event), trace.held(c, c.peak.event)) for c in trace.curves]
-        self.adds_up = trace.reconciliation().words() if trace.curves else ""
+        self.adds_up = trace.reconciliation(python=False).words() if trace.curves else ""
 
 
 class TraceState:
@@ -38,7 +39,7 @@ class TraceState:
         self.peaks, self.trace, self.view = peaks, trace, view
         self.filter = ""
         self.by_shape = False
-        self.python = False  # Python's functions are rows too
+        self.python = False  # Python's functions are rows, and parents, too
         self.stack_depth = 0
         self.column = "self_device_memory" if trace.has_device_memory else "self_cpu_memory"
         if not trace.curves:
@@ -48,7 +49,7 @@ class TraceState:
         self._cursors: dict[int, int] = {}
         self._kept: dict[Hashable, Any] = {}
         self._computed: set[Hashable] = set()  # what a thread is at
-        self._keep(self.table_key, trace.rows())
+        self._keep(self.table_key, peaks.rows)
         for n, (_, held) in enumerate(peaks.of):
             self._keep(("held", n, trace.curves[n].peak.event), held)
 
@@ -90,26 +91,25 @@ class TraceState:
 
     @property
     def table_key(self) -> Hashable:
-        return "table", self.by_shape, self.stack_depth
+        return "table", self.by_shape, self.stack_depth, self.python
 
     def rows(self) -> list[Row] | None:
         """The rows that the filter lets through, sorted; None: see :meth:`compute_rows`."""
         rows: list[Row] | None = self._kept.get(self.table_key)
         if rows is None:
             return None
-        key = (self.table_key, self.column, self.filter, self.python)
+        key = (self.table_key, self.column, self.filter)
         found: list[Row] | None = self._kept.get(key)
         if found is None:
             words = self.filter.casefold().split()
-            found = [row for row in rows if self.python or row.kind != PYTHON]
-            found = [row for row in found if all(word in _text(row) for word in words)]
+            found = [row for row in rows if all(word in _text(row) for word in words)]
             found.sort(key=lambda row: row.name if self.column == "name" else -getattr(row, self.column))
             self._keep(key, found)
         return found
 
     def compute_rows(self) -> None:
-        by_shape, depth = self.by_shape, self.stack_depth
-        self._compute(self.table_key, lambda: self.trace.rows(by_shape, depth))
+        by_shape, depth, python = self.by_shape, self.stack_depth, self.python
+        self._compute(self.table_key, lambda: self.trace.rows(by_shape, depth, python))
 
     # -- what is computed
 

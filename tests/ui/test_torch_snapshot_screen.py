@@ -189,6 +189,14 @@ async def test_letters_typed_into_the_filter_are_not_keys(files: list[Path]) -> 
         assert app.over is not None and "Filter: qqdost" in app.text()
 
 
+async def test_enter_does_not_take_a_filter_that_is_wrong(files: list[Path]) -> None:
+    async with viewing(files[:1]) as (app, pilot):
+        await pilot.press("slash", *"size>10Q", "enter")
+        assert "10Q" in app.text().split("\n")[-1]
+        await pilot.press("backspace", "M", "enter")
+        assert "filter: size>10M" in app.text()
+
+
 async def test_torn_keys_do_not_end_the_program_nor_change_the_view(files: list[Path]) -> None:
     app = ViewerApp(lambda view: TorchSnapshotScreen(files[:1], view), DEFAULTS)
     async with app.run_test(size=(80, 24)) as pilot:

@@ -133,7 +133,32 @@ async def test_python_frames_are_a_way_to_group_and_rows_on_demand() -> None:
         await pilot.press("y")
         assert "let through by the filter" in app.text()
         await pilot.press("escape")
-        assert app.over is not None and "91 rows" in app.text()
+        rows_without = len(app.over.state.trace.rows(python=False))
+        assert app.over is not None and f"{rows_without} rows" in app.text()
+
+
+async def test_the_table_without_pythons_functions_is_torchs_without_them() -> None:
+    """Hiding rows is not leaving them out: what they had is then their parents'."""
+    async with viewing(STACKS) as (app, pilot):
+        await pilot.press("t")
+        await rows(app)
+        state = app.over.state
+        assert state.rows() == sorted(state.trace.rows(python=False), key=lambda row: -row.self_device_memory)
+        net = state.trace.reconciliation(python=False)
+        assert sum(row.self_device_memory for row in state.rows()) == net.torch_sum
+        await pilot.press("y")
+        await until(lambda: state.rows() is not None, "the table with them")
+        assert len(state.rows()) == len(state.trace.rows())
+
+
+async def test_help_scrolls_to_its_end_in_any_size() -> None:
+    async with viewing(STACKS, (40, 8)) as (app, pilot):
+        await pilot.press("question_mark")
+        seen = app.text()
+        for _ in range(99):
+            await pilot.press("down")
+            seen += app.text()
+        assert "dashboard" in seen and "binary" in app.text()
 
 
 async def test_a_timeline_shows_what_was_held_of_each_category() -> None:

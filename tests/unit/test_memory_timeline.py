@@ -15,11 +15,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputop.memory.memory_timeline import CATEGORIES, MemoryTimeline, is_timeline, open_timeline
-from gputop.memory.trace_reader import UnreadableTrace
+from gputop.memory.memory_timeline import CATEGORIES, MemoryTimeline, is_timeline
+from gputop.memory.profiler_file import UnreadableTrace
+from gputop.memory.profiler_trace import open_profile
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def open_timeline(path: Path) -> MemoryTimeline:
+    timeline = open_profile(path)
+    assert isinstance(timeline, MemoryTimeline)
+    return timeline
 
 
 def moments(timeline: MemoryTimeline) -> list[tuple[int, ...]]:
@@ -58,13 +65,9 @@ def test_what_was_there_before_is_held_at_the_first_moment_and_a_new_version_mov
     assert list(open_timeline(written(tmp_path, changes[:2])).total) == [150]
 
 
-def test_what_a_file_is_is_told_by_its_beginning(tmp_path: Path) -> None:
+def test_what_a_file_is_is_told_by_its_beginning() -> None:
     for text, is_one in (("[[1, 2]", True), (" [ [1", True), ('[{"ph": 1}]', False), ("{", False), ("", False)):
-        assert is_timeline(written(tmp_path, text)) is is_one
-    zipped = tmp_path / "zipped"
-    zipped.write_bytes(gzip.compress(b"[[1,2]]"))
-    assert is_timeline(zipped)
-    assert not is_timeline(tmp_path / "none")
+        assert is_timeline(text.encode()) is is_one
 
 
 @pytest.mark.parametrize(
@@ -79,6 +82,7 @@ def test_what_a_file_is_is_told_by_its_beginning(tmp_path: Path) -> None:
         ("[[1, 2, 3, 4], [1, 2]]", "a change of 2"),
         ("[[1, 2, 9999999999999999999999, 4]]", "62 bits"),
         ("[[1, 2, x", "too early"),
+        ("[[1],[[0,0,0,0,0,0,0,0,1e999]]]", "infinity"),
     ],
 )
 def test_a_damaged_one_gets_a_sentence(text: str, words: str, tmp_path: Path) -> None:
@@ -111,6 +115,14 @@ def test_the_command_tells_what_was_held_by_category() -> None:
     lines = run(path, "--csv").stdout.splitlines()
     assert lines[0] == "category,at_peak_bytes,most_bytes,at_end_bytes" and len(lines) == 1 + len(CATEGORIES)
     assert run(path, "--sort", "calls").returncode == 2
+
+
+def test_a_pipe_is_read_too() -> None:
+    path = DATA / "h200" / "torch_trace_stacks.timeline.raw.json.gz"
+    for command in ("cat", "zcat"):
+        code = f"'{sys.executable}' -m gputop torch-trace <({command} '{path}')"
+        done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=50)
+        assert done.returncode == 0 and "optimizer state" in done.stdout, done.stderr
 
 
 def test_a_picture_of_a_timeline_is_said_to_be_one(tmp_path: Path) -> None:

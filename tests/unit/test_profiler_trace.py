@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gputop.memory.profiler_file import UnreadableTrace
 from gputop.memory.profiler_trace import open_trace
 from gputop.memory.trace_callers import FUNCTION
-from gputop.memory.trace_reader import ANNOTATION, DEVICE, DEVICE_ANNOTATION, PYTHON, UnreadableTrace, read
+from gputop.memory.trace_reader import ANNOTATION, DEVICE, DEVICE_ANNOTATION, PYTHON
 from gputop.memory.trace_table import Row
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -399,7 +400,7 @@ def test_python_frames_are_rows_of_their_own() -> None:
 
 def test_progress_rises_to_the_end() -> None:
     shares: list[float] = []
-    read(DATA / "torch_trace.json.gz", shares.append)
+    open_trace(DATA / "torch_trace.json.gz", shares.append)
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
 
@@ -429,3 +430,72 @@ def test_a_memory_snapshot_is_not_taken_for_a_trace_nor_a_trace_for_a_snapshot()
 def test_times_written_as_text_count(tmp_path: Path) -> None:
     told = opened(tmp_path, compact([{**op("a", 0, 0), "ts": "1.5", "dur": "2"}]))
     assert table(told)["a"].cpu_time == 2
+
+
+def test_a_damaged_gzip_is_said_and_a_short_one_shows_what_is_before(tmp_path: Path) -> None:
+    """Whatever the size: what could be unpacked is shown, with a note."""
+    whole = (DATA / "torch_trace.json.gz").read_bytes()
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(whole[: len(whole) // 2])
+    trace = open_trace(path)
+    assert len(trace.events.start) > 100 and "ends too early" in " ".join(trace.events.notes)
+    path.write_bytes(whole + b"junk")
+    assert open_trace(path).events.seen == open_trace(DATA / "torch_trace.json.gz").events.seen
+    path.write_bytes(whole[:-6] + b"\0\0\0\0\0\0")
+    assert "damaged" in " ".join(open_trace(path).events.notes)
+    path.write_bytes(gzip.compress(b'{"traceEvents": [') + gzip.compress(b'{"ph": "X"}]}'))
+    assert open_trace(path).events.seen == 1
+    path.write_bytes(whole[:12] + bytes([whole[12] ^ 255, whole[13] ^ 255]) + whole[14:])
+    with pytest.raises(UnreadableTrace, match="gzip data is damaged"):
+        open_trace(path)
+
+
+def test_an_event_that_is_no_json_is_left_out_and_the_others_are_read(tmp_path: Path) -> None:
+    """kineto writes a quote in a name as it is."""
+    text = as_kineto([*STEP[:2], op("QUOTE", 40, 1), *STEP[2:]]).replace("QUOTE", 'quo"te')
+    trace = opened(tmp_path, text)
+    assert len(trace.curves[0]) == 4 and trace.events.seen == len(STEP)
+    assert trace.events.notes == ["an event could not be read, the first is event 3: left out"]
+    trace = opened(tmp_path, compact(STEP).replace("[{", "[null, 7, {", 1))
+    assert trace.events.seen == len(STEP) and "2 events could not be read" in trace.events.notes[0]
+    many = as_kineto(STEP * 3000).replace('"inner"', 'in"ner"', 7)
+    assert "7 events could not be read" in opened(tmp_path, many).events.notes[0]
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [memory(n, 2**61, address=n) for n in range(40)],
+        [memory(n, 2**61, 2**60, device=-1, address=n) for n in range(40)] + [op("a", 0, 100)] * 9,
+        [op("p", 0, 4.5e15), op("a", 1, 4.4e15, **{"External id": 1})]
+        + [op("k", n, 4e15, tid=9, cat="kernel", **{"External id": 1}) for n in range(9000)],
+    ],
+)
+def test_figures_that_sum_up_beyond_all_bounds_get_a_sentence(events: list[dict[str, Any]], tmp_path: Path) -> None:
+    with pytest.raises(UnreadableTrace, match="sum up"):
+        opened(tmp_path, compact(events)).rows()
+
+
+def test_a_table_for_a_spreadsheet_has_no_control_characters_and_damage_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(compact([op("\x1b[31mred\x1b]0;pwn\x07", 0, 1), op("=cmd()", 2, 1)])[:-2])
+    done = run(str(path), "--csv")
+    assert done.returncode == 0 and "\x1b" not in done.stdout and "\x07" not in done.stdout
+    assert "'=cmd()" in done.stdout
+    assert "gputop: it ends" in done.stderr
+
+
+def test_forward_ops_that_are_not_in_the_trace_leave_backward_to_its_caller(tmp_path: Path) -> None:
+    """A gradient's gradient, a copy into a slice: torch then finds what runs the node."""
+    events = [
+        op("train.py(3): main", 0, 100, cat="python_function"),
+        op("MulBackward0", 60, 10),
+        op("aten::mul", 61, 5),
+        op("torch::autograd::AccumulateGrad", 80, 9),
+        op("MulBackward0", 60, 10, tid=2),
+    ]
+    rows = opened(tmp_path, compact(events)).rows(stack_depth=5)
+    stacks = {(row.name, row.calls): row.stack for row in rows if row.kind != PYTHON}
+    assert stacks["aten::mul", 1] == ("train.py(3): main",)
+    assert stacks["torch::autograd::AccumulateGrad", 1] == ()
+    assert {row.stack for row in rows if row.name == "MulBackward0"} == {("train.py(3): main",), ()}

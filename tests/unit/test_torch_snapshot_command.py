@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import pickle
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -153,3 +154,30 @@ def test_what_cannot_be_done_is_said(
 ) -> None:
     assert run("--json", *arguments, path) == 2
     assert words in capsys.readouterr().err
+
+
+def test_a_leak_is_not_denied_because_no_stack_is_to_be_listed(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--top 0 lists all, as in torch-trace; a filter is said."""
+    for top in ("0", "1", "99"):
+        assert run("--summary", "--top", top, path) == 0
+        assert "log_loss" in capsys.readouterr().out.partition("Leaks: left behind")[2]
+    assert run("--summary", "--filter", "nosuch", path) == 0
+    assert "no line that the filter lets through leaves" in capsys.readouterr().out
+    assert run("--flamegraph", "x.svg", path, path) == 2
+    with pytest.raises(SystemExit):
+        run("--summary", "--top", "-5", path)
+
+
+def test_sizes_below_zero_are_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for block, entry in ((-1, 5), (5, -1)):
+        data = {
+            "segments": [
+                {"device": 0, "address": 0, "total_size": 512, "blocks": [
+                    {"size": 512, "requested_size": block, "state": "active_allocated"}]}
+            ],
+            "device_traces": [[{"action": "oom", "size": entry, "device_free": 1}]],
+        }  # fmt: skip
+        bad = tmp_path / "bad.pickle"
+        bad.write_bytes(pickle.dumps(data, 4))
+        assert run("--summary", bad) == 1
+        assert "not of a memory snapshot" in capsys.readouterr().err

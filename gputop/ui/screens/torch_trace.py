@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from gputop.memory.memory_timeline import MemoryTimeline, is_timeline, open_timeline
-from gputop.memory.profiler_trace import open_trace
-from gputop.memory.trace_reader import UnreadableTrace
+from gputop.memory.memory_timeline import MemoryTimeline
+from gputop.memory.profiler_file import UnreadableTrace
+from gputop.memory.profiler_trace import open_profile
 from gputop.memory.words import size
 from gputop.model import clean_text
 from gputop.ui.background import in_background
@@ -47,11 +47,11 @@ class TorchTraceScreen(ViewerScreen[Opened]):
 
     def _read(self) -> Opened:
         name = clean_text(self._path.name, 80)
-        if is_timeline(self._path):
-            return open_timeline(self._path, lambda share: self._tell(f"reading {name}", share))
-        trace = open_trace(self._path, lambda share: self._tell(f"reading {name}", 0.75 * share))
+        profile = open_profile(self._path, lambda share: self._tell(f"reading {name}", 0.75 * share))
+        if isinstance(profile, MemoryTimeline):
+            return profile
         self._tell(f"adding up {name}", 0.75)
-        return Peaks(trace)
+        return Peaks(profile)
 
     def _tell(self, words: str, share: float) -> None:
         if not self.is_running:
@@ -68,10 +68,19 @@ class TorchTraceScreen(ViewerScreen[Opened]):
 
     def _in_background(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
         def done(value: Any) -> None:
+            if isinstance(value, UnreadableTrace):
+                self.problems.append(str(value))
+                value = []
             then(value)
             self.draw()
 
-        in_background(self, work, done)
+        def or_error() -> Any:
+            try:
+                return work()
+            except UnreadableTrace as error:
+                return error
+
+        in_background(self, or_error, done)
 
     # -- drawing
 

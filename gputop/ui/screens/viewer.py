@@ -17,15 +17,31 @@ from gputop.ui.cells import Line, fit, width
 from gputop.ui.curve_pane import CurvePane
 from gputop.ui.exact_output import install
 from gputop.ui.view import View
-from gputop.ui.viewer_pane import Pane
+from gputop.ui.viewer_pane import Pane, TextPane
 from gputop.ui.widgets.entry import Entry
 from gputop.ui.widgets.frame import Hint, clip, hint_line, shown
 from gputop.ui.wrap import wrap
 
 _IDLE: Final = 0.12  # seconds without a key after which what takes longer is computed
 _LEAST: Final = (40, 8)
+_KEY: Final = 18  # cells of the keys in the help
 
 Found = TypeVar("Found")
+
+
+class HelpPane(TextPane):
+    """Keys and what they do; then what the figures are."""
+
+    def __init__(self, view: View, keys: Sequence[tuple[str, str]], about: str) -> None:
+        super().__init__(view)
+        self._keys, self._about = keys, about
+
+    def text(self, cells: int) -> list[Line]:
+        lines: list[Line] = [()]
+        for key, words in self._keys:
+            for n, part in enumerate(wrap(words, max(10, cells - _KEY))):
+                lines.append(((fit("" if n else key, _KEY), "key+b"), (part, "text")))
+        return [*lines, (), *[((part, "dim"),) for part in wrap(self._about, cells)]]
 
 
 class ViewerScreen(Screen[None], Generic[Found]):
@@ -56,7 +72,7 @@ class ViewerScreen(Screen[None], Generic[Found]):
         self._tabs: list[tuple[int, int]] = []
         self._prompt: Entry | None = None
         self._complaint: str | None = None
-        self._help = False
+        self._help: HelpPane | None = None
         self._settling: Timer | None = None
 
     @property
@@ -187,8 +203,8 @@ class ViewerScreen(Screen[None], Generic[Found]):
         for problem in self.problems:
             lines.append(((fit(f" {self.view.glyphs.warning} {problem}", cells), "critical+b@bar"),))
         nothing = self.nothing()
-        if self._help:
-            body: Sequence[Line] = self._help_lines(cells - 2)
+        if self._help is not None:
+            body: Sequence[Line] = self._help.lines(cells - 2, room)
         elif nothing is not None:
             body = [(), ((nothing, "dim"),)]
         else:
@@ -229,12 +245,10 @@ class ViewerScreen(Screen[None], Generic[Found]):
         filters: tuple[Hint, ...] = (("/", "filter"),) if self.filters else ()
         return hint_line((*hints, *own, *views, *filters, *self.hints()), cells, "bar")
 
-    def _help_lines(self, cells: int) -> list[Line]:
-        common = [("Tab Shift+Tab", "the next and the previous view; or its letter")]
+    def _help_keys(self) -> list[tuple[str, str]]:
+        views = [("Tab Shift+Tab", "the next and the previous view; or its letter")] if len(self.panes) > 1 else []
         last = ("q F10", "close; Esc clears the filter, and goes back where there is a dashboard")
-        lines: list[Line] = [()]
-        lines += [((fit(key, 18), "key+b"), (words, "text")) for key, words in (*common, *self.keys(), last)]
-        return [*lines, (), *[((part, "dim"),) for part in wrap(self.about(), cells)]]
+        return [*views, *self.keys(), last]
 
     # -- keys
 
@@ -249,9 +263,12 @@ class ViewerScreen(Screen[None], Generic[Found]):
         key = event.key
         if self._prompt is not None and self.panes:
             return self._type(event, self._prompt)
-        if self._help and key in ("escape", "q", "f1", "question_mark"):
-            self._help = False
-            return True
+        if self._help is not None:
+            if key in ("escape", "q", "f1", "question_mark"):
+                self._help = None
+                return True
+            if self._help.pressed(key, self.app.size.height - 6):
+                return True
         if key in ("q", "f10"):
             self.close()
             return True
@@ -263,7 +280,7 @@ class ViewerScreen(Screen[None], Generic[Found]):
             return True
         if not self.panes:
             return False
-        if self._looks and not self._help and self.pane.pressed(key, self.app.size.height - 6):
+        if self._looks and self._help is None and self.pane.pressed(key, self.app.size.height - 6):
             return True
         return self._common(key)
 
@@ -276,11 +293,11 @@ class ViewerScreen(Screen[None], Generic[Found]):
         match key:
             case "tab" | "shift+tab":
                 self.at = (self.at + (1 if key == "tab" else -1)) % len(self.panes)
-                self._help = False
+                self._help = None
             case "slash" | "f3" | "f4" if self.filters:
                 self._prompt, self._complaint = Entry(self.filter_text), None
             case "f1" | "question_mark":
-                self._help = True
+                self._help = HelpPane(self.view, self._help_keys(), self.about())
             case "ctrl+l":
                 self.board.redraw()
             case _:
@@ -288,14 +305,15 @@ class ViewerScreen(Screen[None], Generic[Found]):
         return True
 
     def show_pane(self, pane: Pane) -> None:
-        self.at, self._help = self.panes.index(pane), False
+        self.at, self._help = self.panes.index(pane), None
 
     def _type(self, event: events.Key, prompt: Entry) -> bool:
         if event.key == "escape":
             self.set_filter("")
             self._prompt = None
         elif event.key == "enter":
-            self._prompt = None
+            if self._complaint is None:
+                self._prompt = None
         elif prompt.key(event):
             self._complaint = self.set_filter(prompt.text)
         else:
@@ -338,9 +356,10 @@ class ViewerScreen(Screen[None], Generic[Found]):
     def _scroll(self, key: str) -> None:
         if not self._looks:
             return
-        if isinstance(self.pane, CurvePane):
-            self.pane.pressed("minus" if key == "down" else "plus", 1)
+        pane = self._help or self.pane
+        if isinstance(pane, CurvePane):
+            pane.pressed("minus" if key == "down" else "plus", 1)
         else:
             for _ in range(3):
-                self.pane.pressed(key, 1)
+                pane.pressed(key, 1)
         self.draw()

@@ -1,0 +1,97 @@
+"""Files that torch's profiler wrote, as bytes: gzip or not, from a pipe too, as far as they can be read."""
+
+from __future__ import annotations
+
+import os
+import stat
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+CHUNK: Final = 1 << 21  # bytes
+_PIECE: Final = 1 << 16  # bytes that are unpacked at once
+_GZIP: Final = b"\x1f\x8b"
+
+Progress = Callable[[float], None]
+
+
+class UnreadableTrace(Exception):
+    """``str()`` is one sentence about what is wrong with the file."""
+
+
+class ProfilerFile:
+    """The bytes of a file, without gzip where it is that. ``problem`` tells why they end before the file's end."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError, and UnreadableTrace for what has no end."""
+        self._file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+        os.set_blocking(self._file.fileno(), True)  # a pipe may make us wait, one without a writer may not
+        facts = os.fstat(self._file.fileno())
+        if not stat.S_ISREG(facts.st_mode) and not stat.S_ISFIFO(facts.st_mode):
+            self._file.close()
+            raise UnreadableTrace("it is not an ordinary file")
+        self.problem: str | None = None
+        self._size = facts.st_size
+        self._rest = self._file.read(CHUNK)  # read, and not given out yet
+        self._inflate = zlib.decompressobj(31) if self._rest.startswith(_GZIP) else None
+        self._first: bytes | None = None
+
+    def __enter__(self) -> ProfilerFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    @property
+    def share(self) -> float:
+        """How much of the file was read, 0 to 1; of a pipe 0."""
+        return min(1.0, self._file.tell() / self._size) if self._size else 0.0
+
+    def head(self) -> bytes:
+        """The first bytes, which are read again."""
+        if self._first is None:
+            self._first = self._next()
+        return self._first
+
+    def read(self) -> bytes:
+        """The next bytes; none at the end."""
+        first, self._first = self._first, None
+        return self._next() if first is None else first
+
+    def _next(self) -> bytes:
+        while self.problem is None:
+            data, self._rest = self._rest or self._file.read(CHUNK), b""
+            if self._inflate is None:
+                return data
+            if self._inflate.eof:  # another member may follow
+                data = data.lstrip(b"\0")
+                data += self._file.read(1) if len(data) == 1 else b""
+                if data and not data.startswith(_GZIP):
+                    self.problem = "something else follows its gzip data"
+                elif data:
+                    self._inflate = zlib.decompressobj(31)
+            if not data:
+                if not self._inflate.eof:
+                    self.problem = "its gzip data ends too early"
+                return b""
+            found = self._inflated(data)
+            if found:
+                return found
+        return b""
+
+    def _inflated(self, data: bytes) -> bytes:
+        """What can be unpacked of *data*, piece by piece: of a damaged one what is before."""
+        assert self._inflate is not None
+        found = bytearray()
+        try:
+            while data and not self._inflate.eof and len(found) < CHUNK:
+                found += self._inflate.decompress(data, _PIECE)
+                data = self._inflate.unconsumed_tail
+            self._rest = data or self._inflate.unused_data
+        except zlib.error:
+            self.problem = "its gzip data is damaged"
+        return bytes(found)
