@@ -172,21 +172,29 @@ def install(screen: Screen[Any]) -> None:
 
 
 def _pass_on_changes(screen: Screen[Any], usual: Callable[[], None]) -> None:
-    """Under a dialog, hand what changed on *screen* to the dialog's screen, and be done.
+    """Under a dialog, paint what changed on *screen* as part of the dialog's screen, and be done; under a screen that
+    covers all, paint nothing.
 
-    Textual also marks it as changed once more for itself. A screen that was redrawn as a whole once, as all are when
-    the dialog opens, then stays wholly changed: 10 to 80 KB a tick as long as the dialog is open.
+    Textual asks the upper screen to refresh those parts. That makes it forget which of its own widgets had changed; and
+    it marks *screen* as changed once more, so that one that was redrawn as a whole once, as all are when a dialog
+    opens, stays wholly changed: 10 to 80 KB a tick as long as the dialog is open.
     """
 
     def refresh() -> None:
         app = screen.app
-        if screen is app.screen or app.is_inline or screen not in app._background_screens:
+        top = app.screen
+        if screen is top or app.is_inline or screen not in app._background_screens:
             usual()
             return
         regions = screen._compositor._dirty_regions
-        if regions:
-            app.screen.refresh(*regions)
-            regions.clear()
-            screen._dirty_widgets.clear()
+        if regions and top.styles.background.a < 1:
+            if app._batch_count or top._layout_required or top._compositor.size != app.size:
+                top.refresh()  # it is about to be painted whole
+            else:
+                top._compositor.update_widgets(top._dirty_widgets)
+                top._compositor._dirty_regions.update(regions)
+                top._compositor_refresh()
+        regions.clear()
+        screen._dirty_widgets.clear()
 
     screen._compositor_refresh = refresh  # type: ignore[method-assign]

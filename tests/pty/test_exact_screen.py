@@ -98,6 +98,33 @@ def test_under_a_dialog_that_stays_open_the_cells_are_right(gputop: Start) -> No
         time.sleep(1)
 
 
+def test_a_view_over_the_dashboard_is_whole_when_its_contents_change_by_themselves(gputop: Start) -> None:
+    """The dashboard below goes on drawing, which must not make the view forget what of it had changed."""
+    terminal = gputop("--demo=leak", "-d", "200ms", columns=120, rows=40)
+    terminal.press("L")
+    terminal.wait_for("2 LEAK 92.0G")
+    terminal.wait_quiet(1.0)
+    assert_exact(terminal)
+    terminal.press("esc")
+    terminal.wait_gone("VERDICT")
+
+
+def test_the_cursor_of_a_dialog_leaves_nothing_behind_while_the_dashboard_goes_on(gputop: Start) -> None:
+    terminal = gputop("--demo=8xh200", "-d", "100ms", columns=120, rows=40)
+    terminal.press("F6")
+    terminal.wait_for("Sort by")
+
+    def cursor() -> list[str]:
+        return [line.partition("▸")[2].split()[0] for line in terminal.lines() if "▸ " in line and "│" in line]
+
+    for expected in ("SM%", "CPU%", "HOST", "AGE", "WHERE", "COMMAND", "TYPE", "MEM%"):
+        terminal.press("down")
+        terminal.wait_for(lambda expected=expected: cursor() == [expected])
+        time.sleep(0.05)
+    terminal.press("esc")
+    terminal.wait_gone("Sort by")
+
+
 def test_a_gpu_that_is_lost_and_comes_back_leaves_no_trace(gputop: Start, driver: SimulatedDriver) -> None:
     driver.gpus = 4
     with driver.together():

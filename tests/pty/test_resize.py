@@ -78,3 +78,18 @@ def test_after_a_resize_the_screen_is_that_of_a_fresh_start(
         except AssertionError:
             assert differences(_still(moved.cells()), _still(fresh.cells())) == ""
         fresh.close()
+
+
+@pytest.mark.parametrize("arguments", [("-d", "60s"), ("-d", "200ms")])
+def test_a_screen_that_gets_no_new_values_takes_its_new_size_too(gputop: Start, arguments: tuple[str, ...]) -> None:
+    """Paused, or with a minute between two readings: every part is as wide as the screen at once."""
+    terminal = gputop("--demo", *arguments, columns=120, rows=40)
+    if arguments[1] != "60s":
+        terminal.press("p")
+        terminal.wait_for("PAUSED")
+    for columns, rows in ((80, 24), (200, 50), (61, 20), (120, 40)):
+        terminal.resize(columns, rows)
+        terminal.wait_for(lambda: drawn_whole(terminal) and len(terminal.lines()) == terminal.size[1])
+        clock = re.compile(r"\d\d:\d\d(:\d\d)?$")
+        terminal.wait_for(lambda clock=clock: clock.search(terminal.lines()[0].rstrip()) is not None, 5)
+        terminal.wait_for(lambda columns=columns: len(terminal.lines()[0].rstrip()) >= columns - 2, 5)

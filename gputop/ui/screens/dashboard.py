@@ -89,6 +89,7 @@ class Dashboard(FindingsScreen):
     def on_resize(self, event: events.Resize) -> None:
         if self._plan is None or self._plan[0][:2] != tuple(self.app.size):
             self.rearrange()
+            self.call_after_refresh(self._draw)  # in the sizes its parts have only then: the next reading may be far
 
     def _no_answer_yet(self) -> Snapshot:
         return Snapshot(time.time(), problems=(NO_ANSWER_YET,), interval=self.gputop.settings.refresh)
@@ -341,6 +342,12 @@ class Dashboard(FindingsScreen):
 
             gputop = self.gputop
             process = row.parts[0] if row.parts else row.process
+            then = self.looking_back.snapshot
+            if then is not None:  # the host tells of now only, and signals are for what is there now
+                self.app.push_screen(
+                    ProcessScreen(process, lambda: then, None, gputop.view, insight=gputop.insight, then=True)
+                )
+                return
             self.app.push_screen(
                 ProcessScreen(
                     process,
@@ -395,8 +402,14 @@ class Dashboard(FindingsScreen):
     def _gpu_details(self, uuid: str) -> None:
         from gputop.ui.screens.gpu import GpuScreen
 
-        gputop = self.gputop
-        screen = GpuScreen(uuid, lambda: gputop.poller.latest, gputop.history, gputop.view, self.past, gputop.insight)
+        gputop, then = self.gputop, self.looking_back.snapshot
+        if then is not None:
+            until = HistoryUntil(gputop.history, then.taken_at)
+            screen = GpuScreen(uuid, lambda: then, until, gputop.view, None, gputop.insight, then=True)
+        else:
+            screen = GpuScreen(
+                uuid, lambda: gputop.poller.latest, gputop.history, gputop.view, self.past, gputop.insight
+            )
         self.app.push_screen(screen)
 
     def action_tag(self) -> None:

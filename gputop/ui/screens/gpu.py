@@ -25,7 +25,7 @@ class GpuScreen(Sheet[None]):
     """Details of the GPU *uuid*. *snapshot_of* gives the newest snapshot, *history* the curves.
 
     *past* is what the application has kept of event reasons; without it their timeline begins now. *insight* knows
-    where the bytes are.
+    where the bytes are. *then*: the snapshot is an earlier one.
     """
 
     def __init__(
@@ -36,9 +36,10 @@ class GpuScreen(Sheet[None]):
         view: View,
         past: DetailHistory | None = None,
         insight: Insight | None = None,
+        then: bool = False,
     ) -> None:
         super().__init__(view)
-        self.uuid = uuid
+        self.uuid, self._then = uuid, then
         self._snapshot_of, self._history = snapshot_of, history
         self._insight = insight
         self._past, self._own_past = past or DetailHistory(), past is None
@@ -66,7 +67,8 @@ class GpuScreen(Sheet[None]):
     def heading(self) -> tuple[str, str]:
         if self._gpu is None or self._snapshot is None:
             return f"GPU {self.uuid}", ""
-        return f"GPU {self._gpu.index} · {self._gpu.name}", time.strftime("%H:%M:%S", time.localtime(self._gpu.read_at))
+        when = time.strftime("%H:%M:%S", time.localtime(self._gpu.read_at))
+        return f"GPU {self._gpu.index} · {self._gpu.name}", f"as it was at {when}" if self._then else when
 
     def before(self, cells: int) -> Sequence[Line]:
         gpu, snapshot = self._gpu, self._snapshot

@@ -100,7 +100,7 @@ class LeaksScreen(Screen[None]):
             case "escape" | "q" | "f8" | "f10" | "L":
                 self.dismiss()
                 return
-            case "down" | "j":
+            case "down":
                 self._go(self._at + 1)
             case "up":
                 self._go(self._at - 1)
@@ -230,6 +230,7 @@ class LeaksScreen(Screen[None]):
         cells, rows = size.width, size.height - 3
         entries = self.entries
         self._at = max(0, min(self._at, len(entries) - 1))
+        self._key = _key(entries[self._at]) if entries else None
         detail = self._detail(cells - 2)
         self._list_rows = max(1, min(len(entries), max(rows // 3, rows - len(detail) - 1), rows - _LEAST_DETAIL))
         self._first = max(0, min(self._first, self._at, len(entries) - self._list_rows))

@@ -44,23 +44,25 @@ class ProcessScreen(Sheet[None]):
 
     *snapshot_of* gives the newest snapshot; *fetch* asks the host for details (None: gone), in a thread of its own.
     *signals* None: read-only, no kill from here. *past* is what the application has kept of all processes; without it
-    the curves begin now. *insight* knows whose it is and what is thought of it.
+    the curves begin now. *insight* knows whose it is and what is thought of it. *then*: the snapshot is an earlier one,
+    and the host is not asked.
     """
 
     def __init__(
         self,
         process: GpuProcess,
         snapshot_of: Callable[[], Snapshot | None],
-        fetch: Callable[[ProcessKey], ProcessDetails | None],
+        fetch: Callable[[ProcessKey], ProcessDetails | None] | None,
         view: View,
         signals: Signals | None = None,
         past: DetailHistory | None = None,
         insight: Insight | None = None,
+        then: bool = False,
     ) -> None:
         super().__init__(view)
         self.key = process.key
         self._snapshot_of, self._fetch, self._signals = snapshot_of, fetch, signals
-        self._insight = insight
+        self._insight, self._then = insight, then
         self._past, self._own_past = past or DetailHistory(), past is None
         self._snapshot: Snapshot | None = None
         self._rows: tuple[GpuProcess, ...] = (process,)
@@ -97,10 +99,11 @@ class ProcessScreen(Sheet[None]):
         return process.pid == self.key.pid and (process.key == self.key or process.host is None)
 
     def _ask(self) -> None:
-        if self._fetching or self._gone_at is not None:
+        fetch = self._fetch
+        if fetch is None or self._fetching or self._gone_at is not None:
             return
         self._fetching = True
-        in_background(self, lambda: self._fetch(self.key), self._told)
+        in_background(self, lambda: fetch(self.key), self._told)
 
     def _told(self, details: ProcessDetails | None) -> None:
         self._fetching = False
@@ -157,7 +160,8 @@ class ProcessScreen(Sheet[None]):
         facts = self._facts
         name = f" · {facts.name}" if facts is not None and facts.name else ""
         at = self._snapshot.taken_at if self._snapshot is not None else None
-        return f"Process {self.key.pid}{name}", units.UNKNOWN if at is None else _clock(at)
+        when = units.UNKNOWN if at is None else _clock(at)
+        return f"Process {self.key.pid}{name}", f"as it was at {when}" if self._then else when
 
     def hints(self) -> Sequence[Hint]:
         kill: tuple[Hint, ...] = (("F9 k", "kill"),) if self._signals is not None else ()
@@ -193,6 +197,8 @@ class ProcessScreen(Sheet[None]):
         found.append(Part("Process", self._process(cells)))
         if details is None:
             waiting = "the host is being asked…" if self._gone_at is None else "nothing more is known"
+            if self._then:
+                waiting = "tells of now only: End on the dashboard, then Enter"
             return [*found, Part("Host", [((waiting, "dim"),)])]
         found.append(Part("Where from", self._origin(details, cells)))
         found.append(Part("Parents", self._family(details.ancestors, cells, deeper=True)))
