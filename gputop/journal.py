@@ -162,7 +162,7 @@ class Journal:
         over = next((severity for severity, limit in limits if value >= limit), Severity.NORMAL)
         if over > was:
             limit = dict(limits)[over]
-            words = f"GPU {gpu.index}: {quantity} {value:.0f}{unit}, over {limit:g}{unit}"
+            words = f"GPU {gpu.index}: {quantity} {value:.0f}{unit}, the limit is {limit:g}{unit}"
             if not first:
                 self._add(Event(now, Kind.THRESHOLD, words, over, gpu.uuid, gpu.index))
             self._over[place] = over

@@ -81,6 +81,10 @@ def to_ascii(text: str) -> str:
 
 
 def unicode_works(stream: TextIO | None) -> bool:
-    """Whether what is written to *stream* arrives as Unicode: its encoding, and the Linux console's small font."""
+    """Whether what is written to *stream* arrives as Unicode: its encoding, the locale asked for (under C Python writes
+    UTF-8 all the same), the Linux console's small font."""
     encoding = (getattr(stream, "encoding", None) or "").lower().replace("-", "")
-    return encoding == "utf8" and os.environ.get("TERM") != "linux"
+    ctype = os.environ.get("LC_CTYPE", "")
+    ctype = "" if ctype == "C.UTF-8" else ctype  # Python sets that itself where LANG is C
+    asked = os.environ.get("LC_ALL") or ctype or os.environ.get("LANG", "")
+    return encoding == "utf8" and asked not in ("C", "POSIX") and os.environ.get("TERM") != "linux"

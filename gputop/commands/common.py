@@ -24,6 +24,9 @@ NO_ANSWER: Final = 8
 TRY_ONCE: Final = "`gputop --once` prints one table, `gputop --once --json` one JSON object."
 
 
+UNWRITTEN: Final = 74  # EX_IOERR: no verdict of leaks or watch --once
+
+
 class Refusal(Exception):
     """What was asked for cannot be done. ``str()`` says why and what to do."""
 
@@ -178,7 +181,8 @@ def only_asked(snapshot: Snapshot, options: argparse.Namespace, settings: Settin
     words = f"{', '.join(unknown)}: no such GPU, or more than one"
     if options.gpus is not None:
         there = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in snapshot.gpus)
-        raise Refusal(f"--gpus: {words}. There are: {there}")
+        option = "--gpu" if getattr(options, "gpu", None) is not None else "--gpus"
+        raise Refusal(f"{option}: {words}. There are: {there}")
     selected = selected if selected.gpus else snapshot
     return replace(selected, problems=(*selected.problems, f"settings: gpus: {words}"))
 
@@ -201,5 +205,5 @@ def print_out(text: str) -> int:
         raise
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        raise Refusal(f"stdout cannot be written: {error.strerror or error}", 1) from None
+        raise Refusal(f"stdout cannot be written: {error.strerror or error}", UNWRITTEN) from None
     return 0

@@ -38,7 +38,8 @@ def run(options: argparse.Namespace) -> int:
         print_out(as_json(snapshot, indent=2 if is_terminal(sys.stdout) else None) + "\n")
     else:
         print_out(as_table(snapshot, settings))
-    return NO_ANSWER if stuck else 0
+    failed = stuck or any(gpu.error is not None for gpu in snapshot.gpus)
+    return NO_ANSWER if failed else 0
 
 
 def as_table(snapshot: Snapshot, settings: Settings) -> str:

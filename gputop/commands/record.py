@@ -67,7 +67,9 @@ def run(options: argparse.Namespace) -> int:
     try:
         recorder = Recorder(options.file, Rotation(bytes_, seconds, options.keep))
         if not options.quiet:
-            until = "for that time, or until Ctrl+C" if options.duration is not None else "until Ctrl+C"
+            until = "until Ctrl+C"
+            if options.duration is not None:
+                until = f"for {options.duration:g} s, or {until}"
             say(f"recording {_what(first)} every {settings.refresh:g} s to {options.file} {until}")
         try:
             headless.run(_Turns(headless, recorder, settings.gpus).record, options.duration)

@@ -13,6 +13,7 @@ from gputop.commands.common import (
     Refusal,
     add_source_options,
     as_setting,
+    is_terminal,
     machine_of,
     only_asked,
     print_out,
@@ -23,12 +24,14 @@ if TYPE_CHECKING:
     from gputop.model import Snapshot
     from gputop.outputs.alarms import Event
     from gputop.outputs.conditions import Condition
+    from gputop.outputs.deliveries import Deliveries
     from gputop.settings import Settings
 
 NOTHING: Final = 0  # exit statuses of --once
 HOLDS: Final = 1
 UNCLEAR: Final = 2
 LAST_SECONDS: Final = 3.0  # how long the end waits for commands and webhooks
+ONCE_SECONDS: Final = 60.0  # and --once, which is there for them
 
 EPILOG: Final = """conditions:
   memory > 90%                       of any GPU; or in bytes: memory > 120GiB
@@ -97,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
     for words in problems:
         say(words)
     if options.once:
-        return _once([condition for condition, _ in rules], options, settings)
+        return _once(rules, options, settings)
     return _watch(rules, options, settings)
 
 
@@ -142,24 +145,53 @@ def _rules(options: argparse.Namespace, settings: Settings) -> list[tuple[Condit
 # ----------------------------------------------------------------------------- once
 
 
-def _once(conditions: list[Condition], options: argparse.Namespace, settings: Settings) -> int:
+def _once(rules: list[tuple[Condition, Actions]], options: argparse.Namespace, settings: Settings) -> int:
+    from gputop.bus import AlarmRaised
     from gputop.commands.headless import say
     from gputop.outputs.alarms import once
+    from gputop.outputs.deliveries import Deliveries
     from gputop.sample import sample
 
+    conditions, own = _by_rule(rules)
     timed = [condition.text for condition in conditions if condition.needs_time]
     if timed:
         raise Refusal(f"--once: {timed[0]!r} can only be told by watching for a while")
+    everywhere = _everywhere(options)
     machine = machine_of(options)
     everything, _ = sample(machine.source, machine.host, lambda: None)
     snapshot = only_asked(everything, options, settings)
     _refuse_unknown(conditions, snapshot)
     holding, unclear = once(conditions, snapshot, machine.host.exists)
+    deliveries = Deliveries(say)
+    for alarm in holding:
+        _act(AlarmRaised(snapshot.taken_at, alarm), [everywhere, *own[alarm.rule]], deliveries, say)
     if not options.quiet:
-        print_out("".join(f"{alarm.words}  [{alarm.rule}]\n" for alarm in holding))
+        bell = "\a" if options.bell and holding and is_terminal(sys.stdout) else ""
+        print_out("".join(f"{alarm.words}  [{alarm.rule}]\n" for alarm in holding) + bell)
     for alarm in unclear:
         say(alarm.words)
+    _finish(deliveries, say, ONCE_SECONDS)
     return HOLDS if holding else UNCLEAR if unclear else NOTHING
+
+
+def _everywhere(options: argparse.Namespace) -> Actions:
+    """What the command line wants done for every rule."""
+    return Actions(options.run or "", options.run_cleared or "", options.webhook or "", options.log or "")
+
+
+def _by_rule(rules: Iterable[tuple[Condition, Actions]]) -> tuple[list[Condition], dict[str, list[Actions]]]:
+    """The conditions, each once, and what each rule wants done."""
+    conditions: dict[str, Condition] = {}
+    own: dict[str, list[Actions]] = {}
+    for condition, actions in rules:
+        conditions[condition.text] = condition
+        own.setdefault(condition.text, []).append(actions)
+    return list(conditions.values()), own
+
+
+def _finish(deliveries: Deliveries, say: Callable[[str], None], seconds: float = LAST_SECONDS) -> None:
+    if left := deliveries.finish(seconds):
+        say(f"ended with {left} commands or webhooks not begun")
 
 
 def _refuse_unknown(conditions: Iterable[Condition], snapshot: Snapshot) -> None:
@@ -180,18 +212,15 @@ def _watch(rules: list[tuple[Condition, Actions]], options: argparse.Namespace, 
     from gputop.outputs.deliveries import Deliveries
     from gputop.selection import only
 
-    everywhere = Actions(options.run or "", options.run_cleared or "", options.webhook or "", options.log or "")
+    everywhere = _everywhere(options)
     machine = machine_of(options)
-    conditions = list({condition.text: condition for condition, _ in rules}.values())
+    conditions, own = _by_rule(rules)
     headless = Headless(machine, settings.refresh, host_pids(conditions))
     first = headless.start()
     if first is not None:
         _refuse_unknown(conditions, only_asked(first, options, settings))
     alarms = Alarms(conditions, machine.host.exists)
     deliveries = Deliveries(say)
-    own: dict[str, list[Actions]] = {}
-    for condition, actions in rules:
-        own.setdefault(condition.text, []).append(actions)
     problems: tuple[str, ...] = ()
 
     def look(snapshot: Snapshot) -> None:
@@ -208,8 +237,7 @@ def _watch(rules: list[tuple[Condition, Actions]], options: argparse.Namespace, 
                 _print(event, options.bell)
 
     status = headless.run(look)
-    if left := deliveries.finish(LAST_SECONDS):
-        say(f"ended with {left} commands or webhooks not begun")
+    _finish(deliveries, say)
     return status
 
 

@@ -45,13 +45,16 @@ class _Member(NamedTuple):
 
     process: GpuProcess
     split: TorchMemory | None
+    verdict: LeakVerdict | None = None  # on it: of a dead pid it knows whose it was
 
     @property
     def words(self) -> str:
         host = self.process.host
-        user = host.user if host is not None and host.user else units.UNKNOWN
-        command = host.command if host is not None and host.command else "(gone)" if host is None else units.UNKNOWN
-        return f"pid {self.process.pid}  {user}  {command[:100]}"
+        if host is None and self.verdict is not None:
+            user, command = self.verdict.user, self.verdict.command
+        else:
+            user, command = (host.user, host.command or units.UNKNOWN) if host is not None else (None, None)
+        return f"pid {self.process.pid}  {user or units.UNKNOWN}  {(command or '(gone)')[:100]}"
 
     @property
     def is_python(self) -> bool:
@@ -63,8 +66,11 @@ def diagnose(snapshot: Snapshot, gpu: Gpu, report: LeakReport, trend: Trend) -> 
     """What there is to say of *gpu*, in the order in which one would ask."""
     here = [process for process in snapshot.processes if process.gpu_uuid == gpu.uuid]
     here.sort(key=lambda process: -(process.memory_bytes or 0))
-    members = [_Member(process, torch_memory(process, gpu, snapshot.taken_at)) for process in here]
     verdicts = list(report.on({gpu.uuid}).verdicts)
+    on_pid = {verdict.process.pid: verdict for verdict in verdicts}
+    members = [
+        _Member(process, torch_memory(process, gpu, snapshot.taken_at), on_pid.get(process.pid)) for process in here
+    ]
     return (
         Section("Whose memory", tuple(_whose(gpu, members, report))),
         Section("Live, cached, or outside PyTorch", tuple(_split(members))),
@@ -197,6 +203,15 @@ def _advice(
             pids = " ".join(str(key.pid) for key in verdict.targets)
             yield f"To free {units.size(verdict.memory_bytes)} (check first that nobody needs it):"
             yield f"$ {command or f'kill {pids}'}"
+            said = True
+        elif verdict.verdict is Verdict.LEAK and not verdict.targets:
+            ghost = report.ghost(verdict.process.pid)
+            if ghost is not None and not ghost.scanned:
+                yield f"Find out who keeps the memory of pid {verdict.process.pid} (as root, to see all processes):"
+                yield "$ gputop leaks"
+            else:
+                yield f"Nobody seen here keeps the memory of pid {verdict.process.pid}: if this stays so, as root"
+                yield f"$ nvidia-smi -i {gpu.index} --gpu-reset   # when nobody uses it; or reboot"
             said = True
     gap = report.gap(gpu.uuid)
     if gap is not None and gap.causes:

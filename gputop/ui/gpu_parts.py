@@ -170,7 +170,10 @@ def power_span(gpu: Gpu, view: View, cells: int) -> Span:
     if gpu.power_watts is not None and gpu.power_limit_watts:
         share = 100 * gpu.power_watts / gpu.power_limit_watts
     severity = severity_of(share, view.settings.threshold_power)
-    return fit(power_text(gpu), cells, right=True), STYLE_OF[severity] if severity else "text"
+    text = power_text(gpu)
+    if width(text) >= cells:  # of 1000 W and more: the limit gives way to a blank
+        text = text.partition("/")[0] + "W" * ("/" in text)
+    return fit(text, cells, right=True), STYLE_OF[severity] if severity else "text"
 
 
 def pcie_text(gpu: Gpu, view: View) -> str:

@@ -79,5 +79,5 @@ def _remark(node: Node, remarks: Mapping[ProcessKey, str]) -> str:
 def _name(node: Node, group: str) -> str:
     facts, about = node.facts, node.about
     if group == "user":
-        return (facts.user if facts is not None else None) or "user unknown"
+        return (facts.user if facts is not None else None) or about.user or "user unknown"
     return (about.job or "no job") if group == "job" else (about.container or "no container")

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Mapping
 from typing import Any
 
-from gputop.model import GpuProcess, HostFacts, Snapshot
+from gputop.model import GpuProcess, HostFacts, ProcessKey, Snapshot
 from gputop.ui.knowledge import NOTHING, About
 from gputop.ui.process_filter import text_of
 from gputop.ui.process_row import Row, added, place_of, summed
@@ -32,10 +32,10 @@ class Node:
         self.drawn: dict[int, Row] | None = None  # by the id of a row of this node
         self.part_rows: tuple[Row, ...] = ()
         if len(parts) == 1:
-            self.row = Row(parts[0], facts, _capacity(capacities, parts[0]), about=about)
+            self.row = Row(parts[0], facts, capacity(capacities, parts[0]), about=about)
         else:
             parts_in_order = tuple(sorted(parts, key=place_of))
-            sizes = [_capacity(capacities, part) for part in parts_in_order]
+            sizes = [capacity(capacities, part) for part in parts_in_order]
             self.part_rows = tuple(
                 Row(part, facts, size, about=about, is_part=True)
                 for part, size in zip(parts_in_order, sizes, strict=True)
@@ -52,10 +52,18 @@ class Node:
             return False
         return len(parts) == 1 or all(map(operator.is_, mine, parts))
 
+    @property
+    def known(self) -> HostFacts | None:
+        """What the host says of it; of a dead pid what was found out, as its row shows it."""
+        about = self.about
+        if self.facts is not None or not (about.user or about.command):
+            return self.facts
+        return HostFacts(ProcessKey(self.pid, None), 0.0, user=about.user or None, command=about.command or None)
+
     def words(self, before: Node | None) -> str:
         """What a filter looks for words in; taken from the node before where the host says the same."""
         if self.text is None:
-            old, new = (before.facts if before is not None else None), self.facts
+            old, new = (before.facts if before is not None else None), self.known
             if before is None or before.text is None or old is None or new is None:
                 self.text = text_of(self.pid, new)
             elif old.command is new.command and old.name is new.name and old.user is new.user:
@@ -86,7 +94,8 @@ def capacities_of(snapshot: Snapshot) -> Capacities:
     return found
 
 
-def _capacity(capacities: Capacities, part: GpuProcess) -> int | None:
+def capacity(capacities: Capacities, part: GpuProcess) -> int | None:
+    """Bytes of the GPU that *part* is on, or of its MIG instance."""
     if part.gpu_instance_id is None:
         return capacities.get(part.gpu_uuid)
     return capacities.get((part.gpu_uuid, part.gpu_instance_id))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from gputop.ui.process_columns import COLUMNS
+from gputop.ui.process_mark import Mark
 from gputop.ui.process_node import Node
 from gputop.ui.process_row import Row, place_of
 
@@ -27,6 +28,7 @@ class Order(NamedTuple):
     reverse: bool = False
     tree: bool = False
     group: str = ""  # "user", "job", "container" or "gpu"
+    mark: Mark | None = None  # memory is told, and sorted by, as the change since then
 
     @property
     def descending(self) -> bool:
@@ -44,19 +46,19 @@ class Ranks:
 
     def __init__(self) -> None:
         self._ranks: dict[Any, _Rank] = {}
-        self._column = ""
+        self._sorted_by: tuple[str, Mark | None] = "", None
         self._at = 0.0
 
     def begin(self, order: Order, now: float) -> None:
         """Forget how rows ranked where it is time to sort again, or to sort by another column. *now* in seconds."""
-        if order.column != self._column or not 0 <= now - self._at < SORT_EVERY:
+        if (order.column, order.mark) != self._sorted_by or not 0 <= now - self._at < SORT_EVERY:
             self._ranks.clear()
-            self._column = order.column
+            self._sorted_by = order.column, order.mark
             self._at = now
 
     def sort(self, entries: Iterable[_Entry], order: Order) -> list[_Entry]:
         """By the column, ties by memory (largest first), GPU and pid; rows of which the value is unknown are last."""
-        key = COLUMNS[order.column].key
+        key = _change_since(order.mark) if order.mark and order.column == "gpu_mem" else COLUMNS[order.column].key
         ranks = self._ranks
         known: list[tuple[Any, tuple[Any, ...], _Entry]] = []
         unknown: list[tuple[Any, tuple[Any, ...], _Entry]] = []
@@ -74,3 +76,11 @@ class Ranks:
         known.sort(key=_tie_of)
         known.sort(key=_value_of, reverse=order.descending)
         return [ranked[2] for ranked in known] + [ranked[2] for ranked in unknown]
+
+
+def _change_since(mark: Mark) -> Callable[[Row], int | None]:
+    def key(row: Row) -> int | None:
+        change = mark.change(row)
+        return None if change is None else change.bytes
+
+    return key

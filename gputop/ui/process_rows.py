@@ -122,7 +122,7 @@ class ProcessRows:
             if node is None or not node.same(parts, facts, capacities, about):
                 node = Node(parts, facts, capacities, about)
             now[pid] = node
-            if some and not filter_.keeps(node.row.process, facts, node.words(old)):
+            if some and not filter_.keeps(node.row.process, node.known, node.words(old)):
                 continue
             nodes.append(node)
         self._nodes = now

@@ -11,7 +11,7 @@ import pytest
 
 from gputop.assemble import Assembler, assemble
 from gputop.history import History
-from gputop.model import Gpu, GpuProcess, Severity, Snapshot, Xid, clean_text, replace
+from gputop.model import Gpu, GpuProcess, MigInstance, Severity, Snapshot, Xid, clean_text, replace
 from gputop.processes import ProcessDetails, Target
 from gputop.sources.simulated import simulated_machine
 from gputop.ui.detail_history import MOST, DetailHistory
@@ -22,7 +22,7 @@ from gputop.ui.screens.process import ProcessScreen
 from gputop.ui.view import View
 from tests.ui.screens import TORN_KEYS, VIEW, flat, showing, until
 from tests.ui.test_help_screen import whole_text
-from tests.unit.process_data import TAKEN_AT, facts, gpu, process
+from tests.unit.process_data import GIB, TAKEN_AT, facts, gpu, process
 
 
 class Machine:
@@ -266,3 +266,23 @@ def test_event_reasons_of_a_moment_are_not_lost_in_a_bucket_and_gaps_are_unknown
         shown = replace(gpu(0), event_reasons_mask=mask)
         past.add(Snapshot(TAKEN_AT + seconds, gpus=(shown,)))
     assert past.reasons[gpu(0).uuid].last(4) == [0x44, -1, -1, 0x1]
+
+
+async def test_memory_of_a_process_on_a_mig_instance_is_of_that_instances() -> None:
+    instance = MigInstance("MIG-1", 1, 0, "3g.71gb", memory_total_bytes=70 * GIB)
+    whole = replace(gpu(0), mig=(instance,))
+    row = process(10, gib=50, gpu_instance_id=1, compute_instance_id=0)
+    shot = Snapshot(TAKEN_AT, gpus=(whole,), processes=(row,))
+    async with showing(lambda: ProcessScreen(row, lambda: shot, lambda key: None, VIEW), (120, 30)) as (app, _):
+        assert "of 70.0G" in app.text() and "of 140" not in app.text()
+
+
+async def test_details_of_an_earlier_time_say_so_and_ask_nobody() -> None:
+    row = process(10, gib=50)
+    shot = Snapshot(TAKEN_AT, gpus=(gpu(0),), processes=(row,))
+    async with showing(lambda: ProcessScreen(row, lambda: shot, None, VIEW, then=True), (120, 30)) as (app, pilot):
+        assert "as it was at" in app.text() and "tells of now only" in app.text()
+        await pilot.press("k")
+        assert "Send a signal" not in app.text() and "Gone" not in app.text()
+    async with showing(lambda: GpuScreen(gpu(0).uuid, lambda: shot, History(), VIEW, then=True), (120, 30)) as (app, _):
+        assert "as it was at" in app.text()

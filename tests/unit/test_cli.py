@@ -186,6 +186,8 @@ def test_the_table_fits_the_terminal() -> None:
     "env",
     [
         {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
+        {"LC_ALL": "C"},  # under which Python itself writes UTF-8
+        {"LC_ALL": "", "LC_CTYPE": "", "LANG": "POSIX"},
         {"PYTHONIOENCODING": "latin-1"},
         {"PYTHONIOENCODING": "ascii"},
     ],
@@ -219,7 +221,7 @@ def test_a_reader_that_leaves_early_gets_no_traceback() -> None:
 def test_a_full_disk_is_told() -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run([*GPUTOP, "--demo", "--once"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=30)
-    assert done.returncode == 1 and done.stderr == "gputop: stdout cannot be written: No space left on device\n"
+    assert done.returncode == 74 and done.stderr == "gputop: stdout cannot be written: No space left on device\n"
 
 
 def test_closed_streams_are_no_crash() -> None:
@@ -284,7 +286,7 @@ def test_a_lost_gpu_is_one_row_with_its_cause(driver: SimulatedDriver) -> None:
     driver.settle()
     done = gputop("--once", "--json", env=driver.env)
     good, lost = json.loads(done.stdout)["gpus"]
-    assert done.returncode == 0 and good["error"] is None and "lost" in lost["error"]
+    assert done.returncode == 8 and good["error"] is None and "lost" in lost["error"]
 
 
 def test_a_gpu_that_hangs_does_not_hang_once(driver: SimulatedDriver) -> None:

@@ -8,10 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.model import GpuProcess, ProcessKey, RowKey, Snapshot, replace
+from gputop.model import GpuProcess, LeakVerdict, ProcessKey, RowKey, Snapshot, Verdict, replace
+from gputop.processes.report import Ghost, LeakReport
 from gputop.settings import COLUMNS
+from gputop.ui.knowledge import Knowledge
 from gputop.ui.process_cursor import Cursor, nearest
 from gputop.ui.process_filter import Filter
+from gputop.ui.process_mark import Mark
 from gputop.ui.process_order import SORT_EVERY, Order
 from gputop.ui.process_row import ALL_GPUS, Row
 from gputop.ui.process_rows import Listing, ProcessRows
@@ -481,3 +484,30 @@ def test_the_cost_grows_no_faster_than_the_number_of_processes() -> None:
 def test_row_keys_name_process_gpu_and_instance() -> None:
     row = listing(snapshot(process(1, 1, gpu_instance_id=3, compute_instance_id=0))).rows[0]
     assert row.key == RowKey(ProcessKey(1, 10), gpu(1).uuid, 3, 0)
+
+
+def test_whose_a_dead_pid_was_is_what_filters_and_groups_go_by_too() -> None:
+    """As its row shows it: found out by the leak watch, where the host says nothing any more."""
+    verdict = LeakVerdict(Verdict.LEAK, ProcessKey(9, None), (), (), (), (), user="cv", command="python ddp.py")
+    report = LeakReport(0.0, verdicts=(verdict,), ghosts=(Ghost(9, (), 0.0),))
+    shot = snapshot(process(9, host=None, exists=False), process(1, user="ml"))
+
+    def arranged(text: str, order: Order) -> Listing:
+        rows = ProcessRows()
+        rows.knowledge = Knowledge(report)
+        return rows.arrange(shot, Filter.parse(text), order)
+
+    assert pids(arranged("user:cv", Order())) == [9]
+    assert pids(arranged("ddp", Order())) == [9]
+    groups = [row.about.group for row in arranged("", Order(group="user")).rows if row.about.group]
+    assert sorted(groups) == ["cv", "ml"]
+
+
+def test_memory_told_as_a_change_is_sorted_as_a_change() -> None:
+    before = snapshot(process(1, gib=30), process(2, gib=20), process(3, gib=2), process(4, gib=None))
+    now = snapshot(process(1, gib=30), process(2, gib=19), process(3, gib=12), process(4, gib=8))
+    rows = ProcessRows()
+    assert pids(rows.arrange(now, Filter.parse(""), Order())) == [1, 2, 3, 4]
+    order = Order(mark=Mark(before))
+    assert pids(rows.arrange(now, Filter.parse(""), order)) == [3, 1, 2, 4]
+    assert pids(rows.arrange(now, Filter.parse(""), order._replace(reverse=True))) == [2, 1, 3, 4]

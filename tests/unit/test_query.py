@@ -493,3 +493,9 @@ def test_layouts(ours: type[ctypes.Structure], theirs: str) -> None:
 def test_versions_of_structs() -> None:
     assert abi.version(structs.PlatformInfoV2, 2) == pynvml.nvmlPlatformInfo_v2
     assert abi.version(structs.AddressingMode, 1) == pynvml.nvmlDeviceAddressingMode_v1
+
+
+def test_it_may_be_cold(driver: SimulatedDriver) -> None:
+    driver.gpu(0).set(temperature=-5)
+    done = query(driver, "--gpu=temperature.gpu", "--format=csv,noheader", "-i", "0")
+    assert done.stdout == "-5\n"

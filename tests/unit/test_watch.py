@@ -406,3 +406,26 @@ def test_a_log_that_cannot_be_written_is_told_and_watching_goes_on(tmp_path: Pat
         log.mkdir()
         watching.wait_for("the log cannot be written")
         assert watching.end() == 0
+
+
+def test_once_does_what_is_to_be_done(tmp_path: Path) -> None:
+    """For cron: the command, the log; and what cannot be done is told before."""
+    ran, log = tmp_path / "ran", tmp_path / "log.csv"
+    command = f'echo "$GPUTOP_TEXT" >> {ran}'
+    done = once("--demo", "--once", "--when", "memory > 1%", "--run", command, "--log", str(log))
+    assert done.returncode == 1 and done.stderr == ""
+    assert sorted(line.split()[1] for line in ran.read_text().splitlines()) == ["0", "1"]
+    assert len(log.read_text().splitlines()) == 3
+    ran.unlink()
+    assert once("--demo", "--once", "--when", "memory > 100.5%", "--run", command).returncode == 0
+    assert not ran.exists()
+    for wrong in (["--log", "/nonexist/x"], ["--webhook", "foo"]):
+        assert once("--demo", "--once", "--when", "memory > 1%", *wrong).returncode == 2
+
+
+def test_what_cannot_be_written_is_no_verdict() -> None:
+    for arguments in (["watch", "--demo", "--once", "--when", "memory > 1%"], ["leaks", "--demo=leak"]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([sys.executable, "-m", "gputop", *arguments], stdout=full, stderr=subprocess.PIPE,
+                                  text=True, timeout=50)  # fmt: skip
+        assert done.returncode == 74 and "No space left" in done.stderr

@@ -23,7 +23,7 @@ from gputop.model import (
 )
 from gputop.outputs.why import render
 from gputop.processes.diagnosis import Trend, diagnose
-from gputop.processes.report import LeakReport
+from gputop.processes.report import Ghost, LeakReport
 from gputop.text import cells
 from tests.unit.process_data import GIB, TAKEN_AT, gpu, process
 
@@ -142,3 +142,16 @@ def test_the_command_prints_a_page_a_gpu_and_json() -> None:
     done = subprocess.run([*command, "--gpu", "77"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert "no such GPU" in done.stderr
+
+
+def test_a_dead_pid_has_an_owner_and_what_nobody_holds_has_an_advice() -> None:
+    held = ((gpu(0).uuid, GIB),)
+    finding = Finding("R1", "the driver lists 7")
+    verdict = LeakVerdict(Verdict.LEAK, ProcessKey(7, None), held, (finding,), (), (), user="cv", command="a.py")
+    dead = process(7, 0, 3, host=None, exists=False)
+    report = LeakReport(0.0, verdicts=(verdict,), ghosts=(Ghost(7, held, 0.0, scanned=True),))
+    text = page(dead, report=report)
+    assert "pid 7  cv  a.py (dead" in text
+    assert "$ nvidia-smi -i 0 --gpu-reset" in text and "Nothing stands out" not in text
+    text = page(dead, report=replace(report, ghosts=(Ghost(7, held, 0.0),)))
+    assert "$ gputop leaks" in text and "--gpu-reset" not in text

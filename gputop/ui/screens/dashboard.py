@@ -425,8 +425,8 @@ class Dashboard(FindingsScreen):
         self.table.action_unfold()
 
     def action_user(self) -> None:
-        process = self.table.cursor_process
-        user = process.host.user if process is not None and process.host is not None else None
+        row = self.table.cursor_row
+        user = None if row is None else (row.facts.user if row.facts is not None else row.about.user)
         self.table.set_user(None if self.table.user is not None else user)
         self._want()
 

@@ -19,6 +19,7 @@ from gputop.ui.insight import Insight
 from gputop.ui.kill_targets import holders_as_targets
 from gputop.ui.leak_text import about_holders, about_verdict
 from gputop.ui.palette import gpu_role, soft_role
+from gputop.ui.process_node import capacities_of, capacity
 from gputop.ui.view import View
 from gputop.ui.widgets.frame import Hint
 from gputop.ui.widgets.sheet import Part, Sheet, field
@@ -279,9 +280,9 @@ class ProcessScreen(Sheet[None]):
         if not self._rows:
             return [(("It holds no GPU memory now.", "dim"),)]
         lines: list[Line] = []
+        capacities = capacities_of(self._snapshot) if self._snapshot is not None else {}
         for row in self._rows:
-            gpu = self._snapshot.gpu(row.gpu_uuid) if self._snapshot is not None else None
-            total = gpu.memory_total_bytes if gpu is not None else None
+            total = capacity(capacities, row)
             mig = row.gpu_instance_id is not None
             instance = f" MIG {row.gpu_instance_id}:{row.compute_instance_id}" if mig else ""
             role = gpu_role(row.gpu_index)

@@ -92,7 +92,7 @@ class ProcessTable(Board):
         before, self._view = self._view, view
         order = _order_of(view)
         if before is None or order != _order_of(before):
-            self._order = order
+            self._order = order._replace(mark=self.mark)
         self._snapshot = snapshot
         self._arrange()
 
@@ -111,6 +111,8 @@ class ProcessTable(Board):
     def set_mark(self, mark: Mark | None) -> None:
         """Tell memory as the change since *mark*; None: as it is."""
         self.mark = mark
+        self._order = self._order._replace(mark=mark)
+        self._arrange()
         self._draw_all()
 
     @property

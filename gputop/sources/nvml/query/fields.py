@@ -92,7 +92,7 @@ def _gpu_fields() -> Iterator[Field]:
     for position, when in enumerate(_WHEN):
         yield Field(f"dramEncryption.mode.{when}", ENABLED, _dram_encryption(position))
     yield from error_fields()
-    yield Field("temperature.gpu", CELSIUS, number("nvmlDeviceGetTemperature", 0))
+    yield Field("temperature.gpu", CELSIUS, number("nvmlDeviceGetTemperature", 0, kind=c_int))  # an outdoor box
     margin = member("nvmlDeviceGetMarginTemperature", abi.MarginTemperature, "margin", 1)
     yield Field("temperature.gpu.tlimit", CELSIUS, margin, note="degrees left until slowdown")
     yield Field("temperature.memory", CELSIUS, field_number(abi.FIELD_MEMORY_TEMPERATURE), bare=True)
