@@ -26,14 +26,13 @@ from gputop.settings import Settings
 from gputop.text import unicode_works
 from gputop.ui import leaving, plain_widgets
 from gputop.ui.board import Board
-from gputop.ui.crash import crash_report
+from gputop.ui.crash import ReportingApp
 from gputop.ui.glyphs import ASCII, UNICODE
 from gputop.ui.insight import Insight
 from gputop.ui.messages import GpuEvent, ReportArrived, SnapshotArrived
 from gputop.ui.palette import DARK, MONOCHROME, SIXTEEN, THEMES, Palette
 from gputop.ui.raised_alarms import RaisedAlarms
 from gputop.ui.screens.dashboard import Dashboard
-from gputop.ui.typeahead import TypeaheadApp
 from gputop.ui.view import View
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ def run(
     return app.return_code or 0
 
 
-class GputopApp(TypeaheadApp[None]):
+class GputopApp(ReportingApp[None]):
     """Holds what the screens share; draws nothing itself."""
 
     TITLE = "gputop"
@@ -212,10 +211,6 @@ class GputopApp(TypeaheadApp[None]):
         gc.collect()
         gc.freeze()
         gc.enable()
-
-    def _fatal_error(self) -> None:
-        self._exit_renderables.append(crash_report("dashboard"))
-        self._close_messages_no_wait()
 
     def _on_snapshot_taken(self, message: SnapshotTaken) -> None:
         self.post_message(SnapshotArrived(message.snapshot))

@@ -4,11 +4,30 @@ from __future__ import annotations
 
 import sys
 import traceback
+from typing import ClassVar
 
 from rich.text import Text
 
 from gputop import __version__, locations
 from gputop.model import clean_text
+from gputop.ui.typeahead import ReturnT, TypeaheadApp
+
+
+class ReportingApp(TypeaheadApp[ReturnT]):
+    """Ends on an unhandled exception with one sentence, and the traceback in ``crash.log``."""
+
+    CALLED: ClassVar[str] = "dashboard"  # in that sentence
+
+    def _handle_exception(self, error: Exception) -> None:
+        """One that comes up while the screens are taken down is kept too, but does not change why it ends."""
+        if self._exit:
+            crash_report(self.CALLED)
+        else:
+            super()._handle_exception(error)
+
+    def _fatal_error(self) -> None:
+        self._exit_renderables.append(crash_report(self.CALLED))
+        self._close_messages_no_wait()
 
 
 def crash_report(what: str) -> Text:

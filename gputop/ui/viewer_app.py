@@ -14,11 +14,10 @@ from gputop.settings import Settings
 from gputop.text import unicode_works
 from gputop.ui import leaving
 from gputop.ui.board import Board
-from gputop.ui.crash import crash_report
+from gputop.ui.crash import ReportingApp
 from gputop.ui.glyphs import ASCII, UNICODE
 from gputop.ui.palette import DARK, MONOCHROME, SIXTEEN, THEMES, Palette
 from gputop.ui.screens.viewer import ViewerScreen
-from gputop.ui.typeahead import TypeaheadApp
 from gputop.ui.view import View
 
 
@@ -31,10 +30,11 @@ def run(make: Callable[[View], ViewerScreen[Any]], settings: Settings) -> int:
     return app.return_code or 0
 
 
-class ViewerApp(TypeaheadApp[None]):
+class ViewerApp(ReportingApp[None]):
     """Themes and endings as in the dashboard; its one screen is the viewer."""
 
     TITLE = "gputop"
+    CALLED = "viewer"
     CSS_PATH = "gputop.tcss"
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
@@ -75,7 +75,3 @@ class ViewerApp(TypeaheadApp[None]):
 
     async def action_quit(self) -> None:
         self.exit(return_code=0)
-
-    def _fatal_error(self) -> None:
-        self._exit_renderables.append(crash_report("viewer"))
-        self._close_messages_no_wait()

@@ -226,3 +226,19 @@ async def test_a_viewer_that_is_closed_while_it_reads_lets_go(tmp_path: Path) ->
         await pilot.press("q")
         await asyncio.sleep(0.3)
         assert app.over is None
+
+
+async def test_a_fault_while_it_ends_does_not_change_why_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A screen that is taken down while it opens: the status is still that of the signal; the traceback is kept."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    app = ViewerApp(lambda view: TorchTraceScreen(PLAIN, view), DEFAULTS)
+    async with app.run_test(size=(80, 24)):
+        app.exit(return_code=143)
+        try:
+            raise RuntimeError("too late")
+        except RuntimeError as error:
+            app._handle_exception(error)
+    assert app.return_code == 143
+    assert "too late" in (tmp_path / "gputop" / "crash.log").read_text()

@@ -136,7 +136,7 @@ def test_xid_throttling_and_thresholds() -> None:
     story.see()
     assert story.see(event_reasons_mask=0x40) == [], "it flaps"
     (hot,) = story.see(temperature_celsius=75)
-    assert hot.words == "GPU 0: temperature 75°C, over 70°C" and hot.severity is Severity.WARNING
+    assert hot.words == "GPU 0: temperature 75°C, the limit is 70°C" and hot.severity is Severity.WARNING
     assert story.see(temperature_celsius=69) == [], "within the hysteresis"
     (cool,) = story.see(temperature_celsius=60)
     assert "below 70°C again" in cool.words
