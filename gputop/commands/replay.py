@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from gputop.commands.common import Refusal, as_setting, print_out, settings_of
+from gputop.commands.common import Refusal, add_viewer_arguments, as_setting, print_out, settings_of
 
 UNREADABLE: Final = 1
 
@@ -27,10 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=as_setting("gpus", lambda text: [name.strip() for name in text.split(",") if name.strip()]),
         help="only these GPUs: indices, UUIDs or PCI ids",
     )
-    parser.add_argument("--config", metavar="PATH", type=Path, help="settings file instead of the usual one")
-    parser.add_argument("--ascii", action="store_true", default=None, help="draw with ASCII only")
-    parser.add_argument("--no-color", action="store_true", help="no colours (as NO_COLOR in the environment)")
-    parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
+    add_viewer_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -40,16 +37,16 @@ def run(options: argparse.Namespace) -> int:
 
     try:
         with Recording.open(options.file) as recording:
-            if options.info:
-                facts = describe(recording).items()
-                width = max(len(name) for name, _ in facts) + 2
-                return print_out("".join(f"{name:<{width}}{value}\n" for name, value in facts if value is not None))
             start = recording.first_at
             if options.at is not None:
                 try:
                     start = parse_when(options.at, recording.first_at, recording.last_at, recording.first_at)
                 except ValueError as error:
                     raise Refusal(f"--at: {error}") from None
+            if options.info:
+                facts = describe(recording).items()
+                width = max(len(name) for name, _ in facts) + 2
+                return print_out("".join(f"{name:<{width}}{value}\n" for name, value in facts if value is not None))
             return _show(recording, start, options)
     except NotARecording as error:
         raise Refusal(f"{options.file}: {error}", UNREADABLE) from None
