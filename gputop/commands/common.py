@@ -83,7 +83,7 @@ def spreadsheet_text(value: Any) -> Any:
         return value
     from gputop.model import clean_text
 
-    text = clean_text(value, 10_000)
+    text = clean_text(value, len(value))
     return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
 
 

@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from gputop import units
-from gputop.commands.common import Refusal, add_source_options, as_setting, machine_of, only_asked, settings_of
+from gputop.commands.common import (
+    Refusal,
+    add_source_options,
+    as_setting,
+    machine_of,
+    only_asked,
+    settings_of,
+    whole_number,
+)
 from gputop.commands.headless import Headless, say
 from gputop.selection import only
 
@@ -45,7 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="begin a new file before this one is larger (100MB, 1G) or older (30m, 1h, 1d), or either (100MB,1h); "
         "the one before is then called FILE.YYYYmmdd-HHMMSS, by the time it began",
     )
-    parser.add_argument("--keep", metavar="N", type=_count, help="with --rotate: remove all but the N newest of those")
+    parser.add_argument(
+        "--keep", metavar="N", type=whole_number, help="with --rotate: remove all but the N newest of those"
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what went wrong")
     parser.add_argument("--config", metavar="PATH", type=Path, help="settings file instead of the usual one")
     add_source_options(parser)
@@ -143,9 +153,3 @@ def rotation(text: str) -> tuple[int | None, float | None]:
     if seconds is not None and seconds < LEAST_SECONDS:
         raise argparse.ArgumentTypeError(f"{text}: files of less than {LEAST_SECONDS:g} s are no use")
     return bytes_, seconds
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of files")
-    return int(text)

@@ -30,7 +30,7 @@ from gputop.ui.crash import ReportingApp
 from gputop.ui.glyphs import ASCII, UNICODE
 from gputop.ui.insight import Insight
 from gputop.ui.messages import GpuEvent, ReportArrived, SnapshotArrived
-from gputop.ui.palette import DARK, MONOCHROME, SIXTEEN, THEMES, Palette
+from gputop.ui.palette import THEMES, Palette, theme_to_show
 from gputop.ui.raised_alarms import RaisedAlarms
 from gputop.ui.screens.dashboard import Dashboard
 from gputop.ui.view import View
@@ -135,15 +135,7 @@ class GputopApp(ReportingApp[None]):
         )
 
     def apply_theme(self, settings: Settings) -> None:
-        """The theme set, or the nearest this terminal can show; an unknown one is the default."""
-        name = settings.theme
-        if not settings.color:
-            name = MONOCHROME.name
-        elif name not in self.available_themes:
-            name = DARK.name
-        elif name == DARK.name and self.console.color_system == "standard":
-            name = SIXTEEN.name
-        self.theme = name
+        self.theme = theme_to_show(settings, self.available_themes, self.console.color_system)
 
     def change_settings(self, settings: Settings) -> str | None:
         """Apply *settings* and save what changed. Returns why they could not be saved, in words, or None."""

@@ -75,7 +75,7 @@ class CurvePane(Pane):
     def nothing(self) -> str:
         return "nothing"
 
-    # -- keys
+    # -- what of it is in sight
 
     @property
     def window(self) -> tuple[int, int]:

@@ -171,8 +171,8 @@ def power_span(gpu: Gpu, view: View, cells: int) -> Span:
         share = 100 * gpu.power_watts / gpu.power_limit_watts
     severity = severity_of(share, view.settings.threshold_power)
     text = power_text(gpu)
-    if width(text) >= cells:  # of 1000 W and more: the limit gives way to a blank
-        text = text.partition("/")[0] + "W" * ("/" in text)
+    if width(text) >= cells:  # 1000 W and more: the limit gives way to a blank
+        text = f"{text.partition('/')[0]}W"
     return fit(text, cells, right=True), STYLE_OF[severity] if severity else "text"
 
 

@@ -20,6 +20,7 @@ Surfaces (backgrounds): the screen's own, ``track`` (the empty part of a bar), `
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -31,6 +32,8 @@ from textual.theme import BUILTIN_THEMES, Theme
 
 if TYPE_CHECKING:
     from textual.app import App
+
+    from gputop.settings import Settings
 
 DARK: Final = Theme(
     name="gputop",
@@ -120,6 +123,15 @@ _MONO_ATTRIBUTES: Final = {
 
 
 _LOADS: Final = ("l0", "l1", "l2", "l3")  # few, since a bar that changes its colour is written anew
+
+
+def theme_to_show(settings: Settings, known: Container[str], color_system: str | None) -> str:
+    """The theme set, or the nearest that a terminal of *color_system* can show; one that is not *known* is the
+    default."""
+    if not settings.color:
+        return MONOCHROME.name
+    name = settings.theme if settings.theme in known else DARK.name
+    return SIXTEEN.name if name == DARK.name and color_system == "standard" else name
 
 
 def gpu_role(index: int) -> str:

@@ -16,7 +16,7 @@ from gputop.ui import leaving
 from gputop.ui.board import Board
 from gputop.ui.crash import ReportingApp
 from gputop.ui.glyphs import ASCII, UNICODE
-from gputop.ui.palette import DARK, MONOCHROME, SIXTEEN, THEMES, Palette
+from gputop.ui.palette import THEMES, Palette, theme_to_show
 from gputop.ui.screens.viewer import ViewerScreen
 from gputop.ui.view import View
 
@@ -52,14 +52,7 @@ class ViewerApp(ReportingApp[None]):
         Board.ascii_only = self.ascii_only
         for theme in THEMES:
             self.register_theme(theme)
-        name = settings.theme
-        if not settings.color:
-            name = MONOCHROME.name
-        elif name not in self.available_themes:
-            name = DARK.name
-        elif name == DARK.name and self.console.color_system == "standard":
-            name = SIXTEEN.name
-        self.theme = name
+        self.theme = theme_to_show(settings, self.available_themes, self.console.color_system)
 
     @property
     def view(self) -> View:

@@ -181,3 +181,14 @@ def test_sizes_below_zero_are_a_sentence(tmp_path: Path, capsys: pytest.CaptureF
         bad.write_bytes(pickle.dumps(data, 4))
         assert run("--summary", bad) == 1
         assert "not of a memory snapshot" in capsys.readouterr().err
+
+
+def test_a_spreadsheet_gets_a_deep_stack_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    allocator = Allocator()
+    deep = [sim.frame(f"function_{n}", "/home/ml/" + "x" * 60 + f"/{n}.py", n) for n in range(260)]
+    allocator.malloc(MIB, deep)
+    path = tmp_path / "deep.pickle"
+    path.write_bytes(sim.dumps(sim.snapshot(allocator)))
+    assert run("--csv", path) == 0
+    (row,) = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert "function_259" in row["stack"]
