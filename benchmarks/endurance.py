@@ -29,10 +29,10 @@ def _now() -> usage.Memory:
 
 def poll(polls: int) -> dict[str, Any]:
     """Run gputop's own poller on the driver this process finds, as fast as it goes."""
-    from gputop.bus import Bus
-    from gputop.history import History
-    from gputop.poller import Poller
     from gputop.processes.identity import ProcHostReader
+    from gputop.sampling.bus import Bus
+    from gputop.sampling.history import History
+    from gputop.sampling.poller import Poller
     from gputop.sources.nvml import NvmlSource
 
     poller = Poller(NvmlSource(), ProcHostReader(), Bus(), interval=0.001, history=History())

@@ -59,8 +59,8 @@ def cost(options: argparse.Namespace) -> None:
 
 def record_demo(file: Path, demo: str, seconds: float, interval: float) -> tuple[int, int]:
     """Record *seconds* of the life of a simulated machine. Returns (GPUs, records)."""
-    from gputop.assemble import Assembler, assemble
     from gputop.outputs.recorder import Recorder
+    from gputop.sampling.snapshot_builder import Assembler, assemble
     from gputop.sources.simulated import simulated_machine
 
     now = 1_800_000_000.0

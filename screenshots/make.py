@@ -23,11 +23,11 @@ os.environ["TEXTUAL_COLOR_SYSTEM"] = "truecolor"
 os.environ["TZ"] = "UTC"
 time.tzset()
 
-from gputop.assemble import Assembler, assemble  # noqa: E402
-from gputop.bus import Bus  # noqa: E402
-from gputop.history import History  # noqa: E402
 from gputop.model import Snapshot  # noqa: E402
-from gputop.poller import Poller  # noqa: E402
+from gputop.sampling.bus import Bus  # noqa: E402
+from gputop.sampling.history import History  # noqa: E402
+from gputop.sampling.poller import Poller  # noqa: E402
+from gputop.sampling.snapshot_builder import Assembler, assemble  # noqa: E402
 from gputop.settings import Settings  # noqa: E402
 from gputop.sources.simulated import simulated_machine  # noqa: E402
 from gputop.ui.app import GputopApp  # noqa: E402

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from gputop.assemble import Assembler, assemble
 from gputop.model import HostFacts, Snapshot
 from gputop.outputs.recorder import Recorder
+from gputop.sampling.snapshot_builder import Assembler, assemble
 from gputop.sources.simulated import simulated_machine
 
 EPOCH = 1_800_000_000.0

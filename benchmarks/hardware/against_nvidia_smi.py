@@ -89,9 +89,9 @@ class Gputop:
     """gputop's poller in this process, and gputop as a program."""
 
     def __init__(self) -> None:
-        from gputop.bus import Bus
-        from gputop.poller import Poller
         from gputop.processes.identity import ProcHostReader
+        from gputop.sampling.bus import Bus
+        from gputop.sampling.poller import Poller
         from gputop.sources.nvml import NvmlSource
 
         self._poller = Poller(NvmlSource(), ProcHostReader(), Bus(), interval=0.5)
@@ -238,13 +238,13 @@ def main() -> None:
     a = parser.parse_args()
     smi, gputop = NvidiaSmi(), Gputop()
     smi.read()
-    constants = compare_constants(gputop.poller())
+    constants = compare_constants(gputop.sampling.poller())
     pairs: list[dict[str, Any]] = []
     for n in range(a.pairs):
         started = time.monotonic()
         how = "once" if n % 3 == 2 else "poller"
         before = smi.read()
-        ours = gputop.once() if how == "once" else gputop.poller()
+        ours = gputop.once() if how == "once" else gputop.sampling.poller()
         after = smi.read()
         took = time.monotonic() - started
         pairs.append({"how": how, "seconds": round(took, 3), "before": before, "gputop": ours, "after": after})

@@ -128,7 +128,7 @@ class Gputop:
         self.later = 0.0
 
     def snapshot(self) -> Any:
-        from gputop.assemble import assemble
+        from gputop.sampling.snapshot_builder import assemble
 
         self.source.read_medium(0)
         reading = self.source.read(0)

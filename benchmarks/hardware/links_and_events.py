@@ -70,9 +70,9 @@ class Watch:
     """gputop's poller at 500 ms; the snapshots of some seconds."""
 
     def __init__(self) -> None:
-        from gputop.bus import Bus
-        from gputop.poller import Poller
         from gputop.processes.identity import ProcHostReader
+        from gputop.sampling.bus import Bus
+        from gputop.sampling.poller import Poller
         from gputop.sources.nvml import NvmlSource
 
         self.poller = Poller(NvmlSource(), ProcHostReader(), Bus(), interval=0.5)

@@ -12,7 +12,7 @@ from typing import Any
 
 
 def install(file: Path) -> None:
-    from gputop import poller
+    from gputop.sampling import poller
 
     publish = poller.Poller._publish
     out = file.open("w", buffering=1)

@@ -61,12 +61,12 @@ def told(fine: bool, words: str) -> None:
 
 
 def watch(directory: Path) -> None:
-    from gputop.bus import Bus
-    from gputop.history import NoHistory
-    from gputop.poller import Poller
     from gputop.processes import torch_reports
     from gputop.processes.identity import ProcHostReader
     from gputop.processes.torch_memory import torch_memory
+    from gputop.sampling.bus import Bus
+    from gputop.sampling.history import NoHistory
+    from gputop.sampling.poller import Poller
     from gputop.sources.nvml import NvmlSource
 
     script = directory / "leaking_training.py"

@@ -19,7 +19,7 @@ from gputop.commands.common import (
 )
 
 if TYPE_CHECKING:
-    from gputop.history import History
+    from gputop.sampling.history import History
 
 FIRST_READING: Final = 3.0  # seconds the dashboard waits for one before it opens without
 
@@ -29,9 +29,9 @@ def run(options: argparse.Namespace) -> int:
     import gc
 
     gc.disable()  # nothing that start-up makes is garbage; the app enables it
-    from gputop.bus import Bus
-    from gputop.history import History
-    from gputop.poller import Poller
+    from gputop.sampling.bus import Bus
+    from gputop.sampling.history import History
+    from gputop.sampling.poller import Poller
 
     settings, path, problems = settings_of(options)
     bus, history = Bus(), History()

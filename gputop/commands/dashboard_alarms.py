@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gputop.bus import Bus, SnapshotTaken
 from gputop.outputs.alarms import Alarms
 from gputop.outputs.conditions import Condition, ConditionError, host_pids, parse_rule
-from gputop.poller import Poller
+from gputop.sampling.bus import Bus, SnapshotTaken
+from gputop.sampling.poller import Poller
 from gputop.selection import only
 from gputop.settings import Settings
 

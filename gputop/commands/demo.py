@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from gputop.assemble import Assembler, assemble
-from gputop.history import History
 from gputop.model import Snapshot
+from gputop.sampling.history import History
+from gputop.sampling.snapshot_builder import Assembler, assemble
 from gputop.sources import Source
 
 PAST: Final = 600.0  # seconds

@@ -10,11 +10,11 @@ import sys
 from collections.abc import Callable, Collection
 from typing import Final
 
-from gputop.bus import Bus, SnapshotTaken
 from gputop.commands.common import Machine
-from gputop.history import NoHistory
 from gputop.model import Snapshot
-from gputop.poller import Poller
+from gputop.sampling.bus import Bus, SnapshotTaken
+from gputop.sampling.history import NoHistory
+from gputop.sampling.poller import Poller
 
 FIRST_READING: Final = 3.0  # seconds after which it goes on without one: a GPU may hang
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def run(options: argparse.Namespace) -> int:
     """One table, or one JSON object, from two readings 100 ms apart."""
     from gputop.model import replace
-    from gputop.sample import sample
+    from gputop.sampling.one_shot import sample
 
     def get_ready() -> tuple[Settings, tuple[str, ...]]:
         from gputop.outputs import json_lines, table  # noqa: F401  (while there is nothing to do but wait)

@@ -59,8 +59,8 @@ def _show(recording: object, start: float, options: argparse.Namespace) -> int:
     assert isinstance(recording, Recording)
     _require_terminal()
     os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
-    from gputop.bus import Bus
-    from gputop.player import Player
+    from gputop.sampling.bus import Bus
+    from gputop.sampling.player import Player
     from gputop.ui import app
 
     settings, path, problems = settings_of(options)

@@ -146,11 +146,11 @@ def _rules(options: argparse.Namespace, settings: Settings) -> list[tuple[Condit
 
 
 def _once(rules: list[tuple[Condition, Actions]], options: argparse.Namespace, settings: Settings) -> int:
-    from gputop.bus import AlarmRaised
     from gputop.commands.headless import say
     from gputop.outputs.alarms import once
     from gputop.outputs.deliveries import Deliveries
-    from gputop.sample import sample
+    from gputop.sampling.bus import AlarmRaised
+    from gputop.sampling.one_shot import sample
 
     conditions, own = _by_rule(rules)
     timed = [condition.text for condition in conditions if condition.needs_time]
@@ -257,9 +257,9 @@ def _nobody_reads() -> bool:
 
 def _act(event: Event, everything: Iterable[Actions], deliveries: object, say: Callable[[str], None]) -> None:
     """Log it, and have commands and webhooks done."""
-    from gputop.bus import AlarmCleared, AlarmRaised
     from gputop.outputs.alarm_actions import facts, post, run_command
     from gputop.outputs.deliveries import Deliveries
+    from gputop.sampling.bus import AlarmCleared, AlarmRaised
 
     assert isinstance(deliveries, Deliveries)
     known = facts(event, socket.gethostname())
@@ -277,8 +277,8 @@ def _act(event: Event, everything: Iterable[Actions], deliveries: object, say: C
 
 
 def _print(event: Event, bell: bool) -> None:
-    from gputop.bus import AlarmRaised
     from gputop.outputs.alarm_actions import line
+    from gputop.sampling.bus import AlarmRaised
 
     print_out(line(event) + "\n")
     if bell and isinstance(event, AlarmRaised) and sys.stdout is not None and sys.stdout.isatty():

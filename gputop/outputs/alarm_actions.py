@@ -18,8 +18,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from gputop import __version__
-from gputop.bus import AlarmCleared, AlarmRaised, AlarmUnclear
 from gputop.outputs.alarms import Event
+from gputop.sampling.bus import AlarmCleared, AlarmRaised, AlarmUnclear
 from gputop.text import shorten
 
 COMMAND_SECONDS: Final = 60.0  # a command that takes longer is ended

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from gputop.bus import Alarm
 from gputop.model import Gpu, GpuProcess, Snapshot, Xid
 from gputop.outputs.conditions import TESTS, Comparison, Condition, GpuLost, Growth, ProcessGone, Scope, XidSeen
 from gputop.outputs.quantities import is_idle, shown_size, shown_time
 from gputop.outputs.trackers import IdleTime, MemoryTrend
+from gputop.sampling.bus import Alarm
 from gputop.selection import find
 from gputop.text import shorten
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from gputop.history import trend
+from gputop.sampling.history import trend
 
 _POINTS: Final = 60  # kept of a window
 
@@ -33,7 +33,7 @@ class IdleTime:
 
 
 class MemoryTrend:
-    """The trend of memory over a window, in bytes per window: the median of the slopes (:func:`gputop.history.trend`),
+    """The trend of memory over a window, in bytes per window: the median of the slopes (:func:`gputop.sampling.history.trend`),
     which a job's start or a sawtooth does not mislead."""
 
     __slots__ = ("_next", "_points", "_rate", "_window")

@@ -16,12 +16,12 @@ from textual.filter import LineFilter
 from textual.screen import Screen
 
 from gputop import settings_file
-from gputop.bus import Bus, GpuBack, GpuLost, LeaksReported, SnapshotTaken
-from gputop.history import History
 from gputop.model import Snapshot
 from gputop.processes import Signals
 from gputop.processes.report import Investigator
-from gputop.sampler import Sampler
+from gputop.sampling.bus import Bus, GpuBack, GpuLost, LeaksReported, SnapshotTaken
+from gputop.sampling.history import History
+from gputop.sampling.sampler import Sampler
 from gputop.settings import Settings
 from gputop.text import unicode_works
 from gputop.ui import leaving, plain_widgets
@@ -36,7 +36,7 @@ from gputop.ui.screens.dashboard import Dashboard
 from gputop.ui.view import View
 
 if TYPE_CHECKING:
-    from gputop.player import Player
+    from gputop.sampling.player import Player
 
 PAINTED: Final = 0.5  # seconds after which the first picture is drawn, so that other work may begin
 SETTLED: Final = 2.0  # seconds after which what start-up made is no longer looked at by the garbage collector

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from gputop.history import History
 from gputop.model import clean_text
+from gputop.sampling.history import History
 from gputop.ui.cells import Line
 from gputop.ui.chart_picture import Curve, Look, Painter, Pane
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from gputop.journal import Event, Kind
 from gputop.model import Severity
+from gputop.sampling.journal import Event, Kind
 from gputop.ui.cells import Line, line_width, width
 from gputop.ui.chart_picture import Look
 from gputop.ui.chart_scale import TimeAxis

@@ -12,7 +12,7 @@ import threading
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gputop.history import History, Track
+from gputop.sampling.history import History, Track
 from gputop.ui.cells import Line, Span
 from gputop.ui.chart_curves import MIRRORED, Decimated, Raster
 from gputop.ui.chart_scale import Scale, TimeAxis, axis_top, value_scale

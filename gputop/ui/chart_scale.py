@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gputop import units
-from gputop.history import METRICS
+from gputop.sampling.history import METRICS
 
 _TOPS: Final = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 _STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)

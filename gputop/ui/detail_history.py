@@ -9,9 +9,9 @@ from array import array
 from collections.abc import Mapping
 from typing import Final
 
-from gputop.history import BUCKET_SECONDS, BUCKETS, NAN, Buckets
 from gputop.model import GpuProcess, RowKey, Snapshot
 from gputop.processes.torch_memory import torch_memory
+from gputop.sampling.history import BUCKET_SECONDS, BUCKETS, NAN, Buckets
 
 MOST: Final = 64  # processes that are followed: the largest
 MOST_PHASES: Final = 8

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 
 from gputop import units
-from gputop.history import Track, Trend
 from gputop.model import Gpu, MigInstance, Severity
 from gputop.processes.report import Gap
+from gputop.sampling.history import Track, Trend
 from gputop.ui.cells import Line, Span, fit, width
 from gputop.ui.glyphs import Glyphs, levels
 from gputop.ui.gpu_state import STYLE_OF, MemoryParts, severity_of, temperature_severity

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Final
 
 from gputop import units
-from gputop.history import History
 from gputop.model import Gpu, GpuFacts, Severity, Snapshot, event_reasons
 from gputop.processes.report import LeakReport
+from gputop.sampling.history import History
 from gputop.ui.cells import Line, Span, fit
 from gputop.ui.detail_history import DetailHistory
 from gputop.ui.glyphs import gauge

@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import Final
 
 from gputop import locations
-from gputop.bus import Bus, LeaksReported, SnapshotTaken
-from gputop.journal import Journal, Kind
 from gputop.processes.audit import ActionLog
 from gputop.processes.leak_watch import LeakWatch
 from gputop.processes.report import Investigator, LeakReport
-from gputop.sampler import Sampler
+from gputop.sampling.bus import Bus, LeaksReported, SnapshotTaken
+from gputop.sampling.journal import Journal, Kind
+from gputop.sampling.sampler import Sampler
 from gputop.settings import Settings
 from gputop.ui.knowledge import Knowledge
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final
 
-from gputop.history import BUCKET_SECONDS, NAN, Buckets, History, Track, Trend
 from gputop.model import Snapshot
+from gputop.sampling.history import BUCKET_SECONDS, NAN, Buckets, History, Track, Trend
 
 if TYPE_CHECKING:
     from gputop.recording.tape import Tape

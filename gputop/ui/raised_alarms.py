@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from gputop.bus import Alarm, AlarmCleared, AlarmRaised, Bus
+from gputop.sampling.bus import Alarm, AlarmCleared, AlarmRaised, Bus
 
 SINGLE: Final = 3  # toasts at one moment; more are told in one
 

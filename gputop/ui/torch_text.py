@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from gputop import units
-from gputop.history import Buckets
 from gputop.model import Gpu, GpuProcess
 from gputop.processes.torch_memory import TorchMemory, torch_memory
+from gputop.sampling.history import Buckets
 from gputop.ui.cells import Line, Span, fit
 from gputop.ui.gpu_parts import tall_sparkline
 from gputop.ui.palette import gpu_role, soft_role

@@ -91,7 +91,7 @@ ProcessTable.action_tag = fail
 
 _FAULTY_SWEEP = """
 from gputop.sources.simulated import source
-import gputop.poller as poller, time
+import gputop.sampling.poller as poller, time
 assemble = poller.assemble
 def fail(at, *arguments, **more):
     if time.monotonic() - started > 2.5: raise RuntimeError("a bug in the sweep")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gputop.bus import Alarm, AlarmCleared, AlarmRaised, Bus
 from gputop.commands.dashboard_alarms import watch
-from gputop.history import History
-from gputop.poller import Poller
+from gputop.sampling.bus import Alarm, AlarmCleared, AlarmRaised, Bus
+from gputop.sampling.history import History
+from gputop.sampling.poller import Poller
 from gputop.settings import DEFAULTS, AlarmRule, Settings
 from gputop.sources.simulated import simulated_machine
 from gputop.ui.app import GputopApp

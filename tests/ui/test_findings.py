@@ -12,13 +12,13 @@ from typing import Any
 from textual.geometry import Region
 from textual.pilot import Pilot
 
-from gputop.bus import Bus
-from gputop.history import History
-from gputop.journal import Departed, Event, Journal, Kind
 from gputop.model import GpuProcess, LeakVerdict, ProcessKey, Severity, Verdict, replace
-from gputop.poller import Poller
 from gputop.processes.kin import Extent
 from gputop.processes.report import Container, LeakReport, Owner, Standout
+from gputop.sampling.bus import Bus
+from gputop.sampling.history import History
+from gputop.sampling.journal import Departed, Event, Journal, Kind
+from gputop.sampling.poller import Poller
 from gputop.settings import DEFAULTS, Settings
 from gputop.sources.simulated import simulated_machine
 from gputop.ui.app import GputopApp

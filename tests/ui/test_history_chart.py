@@ -13,8 +13,8 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 from textual.screen import Screen
 
-from gputop.history import History
 from gputop.model import Gpu, Snapshot
+from gputop.sampling.history import History
 from gputop.settings import Settings
 from gputop.ui import exact_output
 from gputop.ui.board import changed_regions

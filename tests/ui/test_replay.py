@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from gputop.bus import Bus
-from gputop.history import History
 from gputop.model import ProcessKey, Snapshot
 from gputop.outputs import recorder as recorder_module
-from gputop.player import Player
 from gputop.processes import Signals
 from gputop.recording.reading import Recording
+from gputop.sampling.bus import Bus
+from gputop.sampling.history import History
+from gputop.sampling.player import Player
 from gputop.settings import DEFAULTS
 from gputop.sources.simulated import simulated_machine
 from gputop.ui.app import GputopApp

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gputop.history import History
 from gputop.model import GpuProcess, Snapshot, TorchAnswer, TorchDevice, TorchPhase, TorchReport, replace
 from gputop.processes.report import LeakReport
+from gputop.sampling.history import History
 from gputop.torch_monitor import runtime
 from gputop.ui.gpu_parts import GpuDrawing, memory_bar
 from gputop.ui.gpu_state import memory_parts, memory_remark

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
-from gputop.assemble import assemble
 from gputop.model import LeakVerdict, Snapshot
 from gputop.processes.devices import NvidiaDevices
 from gputop.processes.identity import ProcHostReader
 from gputop.processes.investigate import ProcInvestigator
 from gputop.processes.leak_finder import LeakFinder
 from gputop.processes.report import LeakReport
+from gputop.sampling.snapshot_builder import assemble
 from gputop.settings import Settings
 from gputop.sources.nvml import NvmlSource
 from tests.driver import SimulatedDriver

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputop.bus import AlarmCleared, AlarmRaised, AlarmUnclear
 from gputop.model import Gpu, GpuProcess, Severity, Xid
 from gputop.outputs.alarms import Alarms, Event, once
 from gputop.outputs.conditions import parse
+from gputop.sampling.bus import AlarmCleared, AlarmRaised, AlarmUnclear
 from tests.unit.snapshots import GIB, START, gpu, process, snapshot
 
 KIND = {AlarmRaised: "raised", AlarmCleared: "cleared"}

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputop.history import METRICS, History
 from gputop.model import Gpu, Snapshot
+from gputop.sampling.history import METRICS, History
 from gputop.ui.cells import Line, line_width
 from gputop.ui.chart_builder import ChartBuilder, ChartRequest, Picture
 from gputop.ui.chart_curves import MIRRORED, Decimated, Raster

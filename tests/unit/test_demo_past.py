@@ -9,8 +9,8 @@ import pytest
 
 from gputop.commands import demo
 from gputop.commands.demo import PAST, STEP, RewindableClock, remember
-from gputop.history import History
 from gputop.model import Snapshot
+from gputop.sampling.history import History
 from gputop.sources.simulated import simulated_machine
 
 

@@ -277,4 +277,4 @@ def test_the_text_is_plain_and_counts(driver: SimulatedDriver) -> None:
 
 def test_the_doctor_needs_no_screen(driver: SimulatedDriver) -> None:
     driver.settle()
-    assert not imported("doctor", env=driver.env) & {*HEAVY, "psutil", "gputop.ui", "gputop.poller"}
+    assert not imported("doctor", env=driver.env) & {*HEAVY, "psutil", "gputop.ui", "gputop.sampling.poller"}

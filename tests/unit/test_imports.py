@@ -48,14 +48,14 @@ def test_version_imports_nothing_of_ours_but_the_command_line() -> None:
 @pytest.mark.parametrize("arguments", [["--demo", "--once"], ["--demo", "--once", "--json"]])
 def test_once_needs_no_screen(arguments: list[str]) -> None:
     modules = imported(*arguments)
-    assert "gputop.sample" in modules
-    assert not modules & {*HEAVY, "pynvml", "gputop.ui", "gputop.poller"}
+    assert "gputop.sampling.one_shot" in modules
+    assert not modules & {*HEAVY, "pynvml", "gputop.ui", "gputop.sampling.poller"}
 
 
 def test_once_on_a_driver_needs_no_screen_either(driver: SimulatedDriver) -> None:
     modules = imported("--once", env=driver.env)
     assert "pynvml" in modules
-    assert not modules & {*HEAVY, "psutil", "gputop.ui", "gputop.poller"}
+    assert not modules & {*HEAVY, "psutil", "gputop.ui", "gputop.sampling.poller"}
 
 
 def test_a_refusal_needs_no_screen() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gputop.journal import Event, Journal, Kind
 from gputop.model import Gpu, GpuProcess, Severity, Snapshot, Xid, replace
+from gputop.sampling.journal import Event, Journal, Kind
 from gputop.settings import DEFAULTS, Settings, Thresholds
 from tests.unit.process_data import GIB, TAKEN_AT, facts, gpu, process
 

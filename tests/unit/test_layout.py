@@ -7,8 +7,8 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputop.history import Track
 from gputop.model import Gpu, GpuFacts, GpuProcess, Host, MigInstance, Severity, Snapshot, Xid, clean_text, unattributed
+from gputop.sampling.history import Track
 from gputop.settings import Settings
 from gputop.ui.cells import fit, line_width, skip, width
 from gputop.ui.glyphs import ASCII, UNICODE, asciify, gauge

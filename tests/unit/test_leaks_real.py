@@ -314,7 +314,7 @@ def test_inside_a_foreign_pid_namespace_nothing_is_called_a_leak(box: Box) -> No
         code = f"""
 import json, sys, time
 sys.path.insert(0, {str(Path(__file__).resolve().parents[2])!r})
-from gputop.assemble import assemble
+from gputop.sampling.snapshot_builder import assemble
 from gputop.model import replace
 from gputop.processes.devices import NvidiaDevices
 from gputop.processes.identity import ProcHostReader

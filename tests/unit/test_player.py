@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from gputop import sampler
-from gputop.bus import Bus
-from gputop.history import History
 from gputop.model import ProcessKey, Snapshot
 from gputop.outputs import recorder as recorder_module
-from gputop.player import SPEEDS, Player
 from gputop.recording.reading import Recording
 from gputop.recording.when import parse_when
+from gputop.sampling import sampler
+from gputop.sampling.bus import Bus
+from gputop.sampling.history import History
+from gputop.sampling.player import SPEEDS, Player
 from tests.recorded import EPOCH, life, record
 
 COUNT = 90

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from gputop.bus import Bus, GpuBack, GpuLost, MessagesLost, ProcessExited, ProcessStarted, SnapshotTaken
-from gputop.lanes import PATIENCE, Lanes
 from gputop.model import Driver, Gpu, GpuProcess, Host, HostFacts, ProcessKey, Snapshot, TorchReport
-from gputop.poller import Poller
+from gputop.sampling.bus import Bus, GpuBack, GpuLost, MessagesLost, ProcessExited, ProcessStarted, SnapshotTaken
+from gputop.sampling.poller import Poller
+from gputop.sampling.reader_threads import PATIENCE, Lanes
 from gputop.sources import Reading, SourceError
 
 
@@ -201,7 +201,7 @@ def test_handles_are_let_go_of_and_taken_again(polled):
 
 
 def test_gpu_count_changes_are_followed(polled, monkeypatch):
-    monkeypatch.setattr("gputop.poller.COUNT_SECONDS", 0.05)
+    monkeypatch.setattr("gputop.sampling.poller.COUNT_SECONDS", 0.05)
     source = FakeSource()
     poller = polled(source)
     poller.wait_for_first(5)
@@ -212,7 +212,7 @@ def test_gpu_count_changes_are_followed(polled, monkeypatch):
 
 
 def test_host_facts_are_read_of_the_wanted_pids_only(polled, monkeypatch):
-    monkeypatch.setattr("gputop.poller.HOST_SECONDS", 0.01)
+    monkeypatch.setattr("gputop.sampling.poller.HOST_SECONDS", 0.01)
     poller = polled(FakeSource())
     poller.want("table", {101, 102})
     poller.want("kill", {102, 103})
@@ -223,8 +223,8 @@ def test_host_facts_are_read_of_the_wanted_pids_only(polled, monkeypatch):
 
 
 def test_all_tiers_of_all_gpus_are_read(polled, monkeypatch):
-    monkeypatch.setattr("gputop.poller.MEDIUM_SECONDS", 0.01)
-    monkeypatch.setattr("gputop.poller.SLOW_SECONDS", 0.2)
+    monkeypatch.setattr("gputop.sampling.poller.MEDIUM_SECONDS", 0.01)
+    monkeypatch.setattr("gputop.sampling.poller.SLOW_SECONDS", 0.2)
     source = FakeSource()
     polled(source)
     until(lambda: set(source.slow) == set(range(8)) == set(source.medium))

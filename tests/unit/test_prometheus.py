@@ -35,7 +35,7 @@ from gputop.outputs.exporter import AT_ONCE, Exporter
 from gputop.outputs.prometheus import SnapshotCollector, XidCounts
 from gputop.outputs.prometheus_processes import ProcessText
 from gputop.outputs.web_config import Users, WebConfig, WebConfigError, load
-from gputop.sample import sample
+from gputop.sampling.one_shot import sample
 from gputop.sources.simulated import simulated_machine
 from tests.driver import GIB, SimulatedDriver
 from tests.unit.snapshots import START, gpu, process, snapshot

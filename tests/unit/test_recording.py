@@ -442,7 +442,7 @@ def test_record_and_replay_from_the_command_line(tmp_path: Path) -> None:
 
 def test_recording_needs_no_screen() -> None:
     code = (
-        "import sys, gputop.commands.record, gputop.outputs.recorder, gputop.poller;"
+        "import sys, gputop.commands.record, gputop.outputs.recorder, gputop.sampling.poller;"
         "assert not {'textual', 'rich', 'plotext'} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

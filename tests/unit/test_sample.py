@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from gputop import sample as sampling
 from gputop.model import Driver, Gpu, GpuProcess, Host, HostFacts, ProcessKey
-from gputop.sample import sample
+from gputop.sampling import one_shot as sampling
+from gputop.sampling.one_shot import sample
 from gputop.sources import Reading, SourceError
 
 FOREVER = threading.Event()

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.assemble import assemble
 from gputop.model import Gpu, GpuProcess, Host, HostFacts, MigInstance, ProcessKey, Snapshot, clean_text, replace
 from gputop.outputs.table import render
+from gputop.sampling.snapshot_builder import assemble
 from gputop.settings import DEFAULTS
 from gputop.sources.simulated import SCENARIOS, simulated_machine
 from gputop.text import cells

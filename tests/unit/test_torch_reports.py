@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputop.assemble import Assembler
 from gputop.model import Gpu, GpuProcess, HostFacts, ProcessKey, TorchDevice, TorchReport
 from gputop.processes import torch_reports
 from gputop.processes.identity import ProcHostReader
 from gputop.processes.torch_reports import BadReport, TorchReports, ask, parse
+from gputop.sampling.snapshot_builder import Assembler
 from gputop.torch_monitor import runtime
 
 ROOT = Path(__file__).resolve().parents[2]

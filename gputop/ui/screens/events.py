@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from gputop.journal import Journal, Kind
 from gputop.model import Severity
+from gputop.sampling.journal import Journal, Kind
 from gputop.ui.cells import Line
 from gputop.ui.palette import gpu_role
 from gputop.ui.view import View

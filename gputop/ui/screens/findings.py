@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 from textual.screen import Screen
 
 from gputop import units
-from gputop.journal import Departed, Kind
 from gputop.model import Snapshot, Verdict
 from gputop.processes.kin import Extent
 from gputop.processes.report import Ghost, LeakReport
+from gputop.sampling.journal import Departed, Kind
 from gputop.ui.kill_targets import HoldersAsTargets, holders_as_targets
 from gputop.ui.knowledge import About
 from gputop.ui.process_groups import GROUPS
@@ -92,7 +92,11 @@ class FindingsScreen(Screen[None]):
         gputop = self.gputop
         self.app.push_screen(
             LeaksScreen(
-                gputop.insight, lambda: gputop.poller.latest, gputop.view, gputop.signals, gputop.poller.details
+                gputop.insight,
+                lambda: gputop.sampling.poller.latest,
+                gputop.view,
+                gputop.signals,
+                gputop.sampling.poller.details,
             )
         )
 
@@ -160,7 +164,7 @@ class FindingsScreen(Screen[None]):
                 every,
                 hidden,
                 gputop.signals,
-                lambda: gputop.poller.latest,
+                lambda: gputop.sampling.poller.latest,
                 gputop.view,
                 report_of=lambda: gputop.insight.report,
                 scan_now=gputop.insight.scan_now,

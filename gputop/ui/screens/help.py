@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from gputop import __version__
-from gputop.journal import Kind
 from gputop.model import EVENT_REASONS, Severity
+from gputop.sampling.journal import Kind
 from gputop.ui.cells import Line, fit
 from gputop.ui.chart_events import LETTERS
 from gputop.ui.keys import KEYS, Key

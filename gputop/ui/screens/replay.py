@@ -13,7 +13,7 @@ from gputop.ui.keys import REPLAY_KEYS, Key
 from gputop.ui.screens.dashboard import FAR_SECONDS, Dashboard
 
 if TYPE_CHECKING:
-    from gputop.player import Player
+    from gputop.sampling.player import Player
 
 
 class ReplayDashboard(Dashboard, inherit_bindings=False):

@@ -14,9 +14,9 @@ from textual.events import Blur, Focus, Hide, Resize
 from textual.message import Message
 
 from gputop import units
-from gputop.history import METRICS, History
-from gputop.journal import Journal
 from gputop.model import Gpu, Snapshot
+from gputop.sampling.history import METRICS, History
+from gputop.sampling.journal import Journal
 from gputop.ui.board import Board
 from gputop.ui.cells import Line, Span, line_width, width
 from gputop.ui.chart_builder import ChartBuilder, ChartRequest, Picture

@@ -17,12 +17,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from gputop.assemble import Assembler, assemble
-from gputop.bus import Bus, GpuBack, GpuLost, ProcessExited, ProcessStarted, SnapshotTaken
-from gputop.history import History
-from gputop.lanes import Lanes
 from gputop.model import Driver, Gpu, GpuProcess, Host, HostFacts, ProcessKey, Snapshot, TorchReport, replace
 from gputop.processes import HostReader, ProcessDetails
+from gputop.sampling.bus import Bus, GpuBack, GpuLost, ProcessExited, ProcessStarted, SnapshotTaken
+from gputop.sampling.history import History
+from gputop.sampling.reader_threads import Lanes
+from gputop.sampling.snapshot_builder import Assembler, assemble
 from gputop.sources import Reading, Source, SourceError
 
 MEDIUM_SECONDS: Final = 1.0

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from gputop.assemble import assemble
 from gputop.model import Gpu, Host, HostFacts, Snapshot, replace
 from gputop.processes import HostReader
+from gputop.sampling.snapshot_builder import assemble
 from gputop.sources import Reading, Source, SourceError
 
 APART: Final = 0.105  # seconds between the two readings; GPM needs 100 ms

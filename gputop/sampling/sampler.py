@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Protocol
 
-from gputop.history import History
 from gputop.model import ProcessKey, Snapshot
 from gputop.processes import ProcessDetails
+from gputop.sampling.history import History
 
 
 class Sampler(Protocol):
-    """Publishes :class:`~gputop.bus.SnapshotTaken` and keeps the history, in threads of its own. Nothing here blocks,
+    """Publishes :class:`~gputop.sampling.bus.SnapshotTaken` and keeps the history, in threads of its own. Nothing here blocks,
     but :meth:`details`."""
 
     history: History

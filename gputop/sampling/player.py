@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Collection
 from typing import Final
 
-from gputop.bus import Bus, SnapshotTaken
-from gputop.history import SAMPLES, History
 from gputop.model import ProcessKey, Snapshot
 from gputop.processes import ProcessDetails
 from gputop.recording.reading import Recording
+from gputop.sampling.bus import Bus, SnapshotTaken
+from gputop.sampling.history import SAMPLES, History
 
 SPEEDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 _LEAST_APART: Final = 0.05  # seconds between two snapshots on the bus, however fast it plays
@@ -25,7 +25,7 @@ _LATE: Final = 1.0  # seconds it may fall behind before its clock is set anew
 
 
 class Player(threading.Thread):
-    """See :class:`gputop.sampler.Sampler`. *window*: seconds of history to have before the time shown.
+    """See :class:`gputop.sampling.sampler.Sampler`. *window*: seconds of history to have before the time shown.
 
     What is asked for by :meth:`seek`, :meth:`step` and the properties happens in the player's thread, soon.
     """
