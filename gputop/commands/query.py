@@ -14,7 +14,7 @@ from gputop.commands.common import USAGE, Refusal, is_terminal, print_out
 
 if TYPE_CHECKING:
     from gputop.sources.nvml.query import Query
-    from gputop.sources.query import Field
+    from gputop.sources.query_fields import Field
 
 NO_SUCH_GPU: Final = 6  # NVML_ERROR_NOT_FOUND, as nvidia-smi has it
 OTHER: Final = 255

@@ -12,7 +12,7 @@ from typing import Final
 
 from gputop.diagnosis import FAIL, OK, WARN, Finding
 from gputop.processes.host import pids_are_host
-from gputop.sources.nvml.errors import in_container
+from gputop.sources.nvml.driver.errors import in_container
 
 _CONTAINERS: Final = {
     "kubepods": "Kubernetes",

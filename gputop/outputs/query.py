@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from gputop.sources.query import MIB, WATTS, Answer, Field, Unanswered
+from gputop.sources.query_fields import MIB, WATTS, Answer, Field, Unanswered
 from gputop.text import cells, left, right
 from gputop.units import MIB as BYTES
 from gputop.units import UNKNOWN

@@ -7,7 +7,7 @@ import ctypes
 import pynvml
 import pytest
 
-from gputop.sources.nvml import abi
+from gputop.sources.nvml.driver import abi
 
 CODES = [name for name in dir(pynvml) if name.startswith("NVML_ERROR_")]
 

@@ -12,7 +12,7 @@ import pytest
 
 from gputop.sources import Reading, SourceError
 from gputop.sources.nvml import NvmlSource, no_gpus, source
-from gputop.sources.nvml.errors import explain, in_container
+from gputop.sources.nvml.driver.errors import explain, in_container
 from tests.driver import GIB, SimulatedDriver
 from tests.unit.nvml_source import calls, full, opened
 

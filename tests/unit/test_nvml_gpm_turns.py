@@ -6,7 +6,7 @@ import threading
 import time
 
 from gputop.sources.nvml import NvmlSource
-from gputop.sources.nvml import gpm as gpm_module
+from gputop.sources.nvml.readings import gpm as gpm_module
 from tests.driver import SimulatedDriver
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from gputop.model import GpuProcess
 from gputop.sources import Reading
-from gputop.sources.nvml import utilization
-from gputop.sources.nvml.processes import UNRELIABLE, Strides
+from gputop.sources.nvml.readings import utilization
+from gputop.sources.nvml.readings.processes import UNRELIABLE, Strides
 from tests.driver import GIB, MIB, NOT_AVAILABLE, SimulatedDriver
 from tests.unit.nvml_source import calls, full, opened
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from gputop.sources.nvml import NvmlSource
-from gputop.sources.nvml.pcie import PcieSampler, Turns
+from gputop.sources.nvml.readings.pcie import PcieSampler, Turns
 from tests.driver import GIB, MIB, NO_PERMISSION, NOT_SUPPORTED, SimulatedDriver
 from tests.unit.nvml_source import TICK, calls, full, gpu, opened
 

@@ -20,7 +20,8 @@ import pynvml
 import pytest
 
 from gputop.cli import run
-from gputop.sources.nvml import abi, sysfs
+from gputop.sources.nvml import sysfs
+from gputop.sources.nvml.driver import abi
 from gputop.sources.nvml.query import APP_FIELDS, GPU_FIELDS, structs
 from tests.driver import GIB, LOST, MIB, NO_PERMISSION, NOT_AVAILABLE, NOT_SUPPORTED, UNKNOWN, SimulatedDriver
 from tests.unit.nvml_source import calls

@@ -7,7 +7,7 @@ functions with buffers that are reused, ``device`` is one GPU's fast tier, and e
 
 from typing import TYPE_CHECKING, Any
 
-from gputop.sources.nvml.errors import no_gpus
+from gputop.sources.nvml.driver.errors import no_gpus
 
 if TYPE_CHECKING:
     from gputop.sources.nvml.source import NvmlSource

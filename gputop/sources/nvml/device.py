@@ -7,13 +7,13 @@ from pathlib import Path
 
 from gputop.model import Xid
 from gputop.sources import Reading
-from gputop.sources.nvml.calls import Handle
-from gputop.sources.nvml.fast import Background, FastTier, watts
-from gputop.sources.nvml.identity import identify
-from gputop.sources.nvml.library import Library
-from gputop.sources.nvml.mig import Mig
-from gputop.sources.nvml.processes import Strides
-from gputop.sources.nvml.upkeep import Upkeep
+from gputop.sources.nvml.driver.calls import Handle
+from gputop.sources.nvml.driver.library import Library
+from gputop.sources.nvml.fast_tier import Background, FastTier, watts
+from gputop.sources.nvml.readings.identity import identify
+from gputop.sources.nvml.readings.mig import Mig
+from gputop.sources.nvml.readings.processes import Strides
+from gputop.sources.nvml.slow_tier import Upkeep
 
 
 class Device:

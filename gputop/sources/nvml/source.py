@@ -8,14 +8,16 @@ from typing import Final
 
 from gputop.model import Driver, Gpu, Xid
 from gputop.sources import Reading, SourceError
-from gputop.sources.nvml import abi, sysfs, topology
+from gputop.sources.nvml import sysfs
 from gputop.sources.nvml.device import Device
-from gputop.sources.nvml.errors import DRIVER_GONE, Fault
-from gputop.sources.nvml.events import XidWatch
-from gputop.sources.nvml.identity import Identity
-from gputop.sources.nvml.library import Library
-from gputop.sources.nvml.pcie import Turns
-from gputop.sources.nvml.processes import Strides
+from gputop.sources.nvml.driver import abi
+from gputop.sources.nvml.driver.errors import DRIVER_GONE, Fault
+from gputop.sources.nvml.driver.library import Library
+from gputop.sources.nvml.event_watch import XidWatch
+from gputop.sources.nvml.readings import topology
+from gputop.sources.nvml.readings.identity import Identity
+from gputop.sources.nvml.readings.pcie import Turns
+from gputop.sources.nvml.readings.processes import Strides
 
 RETRY: Final = (0.5, 1.0, 2.0, 5.0)  # seconds until a GPU that failed is tried again
 REOPEN: Final = (0.0, 5.0, 15.0, 30.0)  # seconds between giving the driver up because no GPU answers

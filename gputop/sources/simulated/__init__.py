@@ -14,7 +14,7 @@ from gputop.model import Driver
 from gputop.sources.simulated.host import SimulatedHost
 from gputop.sources.simulated.investigator import SimulatedInvestigator
 from gputop.sources.simulated.machine import World
-from gputop.sources.simulated.scenarios import SCENARIOS, UnknownScenario, build
+from gputop.sources.simulated.machines.scenarios import SCENARIOS, UnknownScenario, build
 from gputop.sources.simulated.signals import SimulatedSignals
 from gputop.sources.simulated.source import SimulatedSource
 

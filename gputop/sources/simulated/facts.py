@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 from gputop.model import GpuFacts, NvLink
-from gputop.sources.simulated.boards import MIB
 from gputop.sources.simulated.gpu import SimulatedGpu
 from gputop.sources.simulated.machine import World
-from gputop.sources.simulated.rhythm import noise
+from gputop.sources.simulated.machines.gpu_models import MIB
+from gputop.sources.simulated.noise import noise
 
 
 class Facts:

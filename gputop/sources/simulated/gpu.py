@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from gputop.model import Xid
-from gputop.sources.simulated.boards import Board
+from gputop.sources.simulated.machines.gpu_models import Board
+from gputop.sources.simulated.noise import clamp, noise
 from gputop.sources.simulated.population import Population
-from gputop.sources.simulated.rhythm import clamp, noise
 from gputop.sources.simulated.workloads import REST, TICK, Load
 
 IDLE, POWER_CAP, HW_SLOWDOWN, SW_THERMAL, HW_THERMAL = 0x01, 0x04, 0x08, 0x20, 0x40

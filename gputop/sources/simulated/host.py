@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from gputop.model import Host, HostFacts, ProcessKey, TorchReport
 from gputop.processes import ProcessDetails
 from gputop.sources.simulated.machine import World
+from gputop.sources.simulated.noise import noise, smooth
 from gputop.sources.simulated.population import SimulatedProcess
-from gputop.sources.simulated.rhythm import noise, smooth
 
 
 class SimulatedHost:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gputop.model import Driver
-from gputop.sources.simulated.boards import GIB
 from gputop.sources.simulated.gpu import SimulatedGpu
+from gputop.sources.simulated.machines.gpu_models import GIB
 from gputop.sources.simulated.population import Population, SimulatedProcess
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gputop.model import ProcessKey
-from gputop.sources.simulated.boards import MIB
-from gputop.sources.simulated.rhythm import noise
+from gputop.sources.simulated.machines.gpu_models import MIB
+from gputop.sources.simulated.noise import noise
 from gputop.sources.simulated.workloads import REST, Idle, Load, Workload
 
 TICKS_PER_SECOND: Final = 100

@@ -8,11 +8,11 @@ from typing import Final
 
 from gputop.model import Driver, Gpu, Xid
 from gputop.sources import Reading, SourceError
-from gputop.sources.simulated.boards import MIB
 from gputop.sources.simulated.facts import Facts
 from gputop.sources.simulated.gpu import Physics, SimulatedGpu
+from gputop.sources.simulated.listing import CONTEXT_OVERHEAD, Rows, percent, tenths
 from gputop.sources.simulated.machine import World
-from gputop.sources.simulated.rows import CONTEXT_OVERHEAD, Rows, percent, tenths
+from gputop.sources.simulated.machines.gpu_models import MIB
 
 LOST: Final = "GPU is lost: it has fallen off the bus (Xid 79); reset it with `nvidia-smi -r` or reboot"
 NO_PERSISTENCE: Final = "persistence mode is off: the driver unloads while nobody uses the GPU"

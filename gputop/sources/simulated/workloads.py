@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from gputop.sources.simulated.rhythm import clamp, noise, smooth
+from gputop.sources.simulated.noise import clamp, noise, smooth
 
 TICK = 6  # the driver's utilization counters are averages over about 1/6 s
 

@@ -13,13 +13,13 @@ from typing import Final, TypeVar
 
 from gputop.model import Gpu
 from gputop.selection import UUID_PREFIX, find
-from gputop.sources.nvml import abi
-from gputop.sources.nvml.errors import DRIVER_GONE, Fault
-from gputop.sources.nvml.library import Library
-from gputop.sources.nvml.processes import Strides
-from gputop.sources.nvml.query.ask import AskedGpu, AskedProcess, answer
+from gputop.sources.nvml.driver import abi
+from gputop.sources.nvml.driver.errors import DRIVER_GONE, Fault
+from gputop.sources.nvml.driver.library import Library
+from gputop.sources.nvml.query.asked_gpu import AskedGpu, AskedProcess, answer
 from gputop.sources.nvml.query.fields import APP_FIELDS, GPU_FIELDS
-from gputop.sources.query import Answer, Field, Unanswered
+from gputop.sources.nvml.readings.processes import Strides
+from gputop.sources.query_fields import Answer, Field, Unanswered
 
 __all__ = ["APP_FIELDS", "GPU_FIELDS", "Query"]
 

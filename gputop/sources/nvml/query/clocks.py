@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from gputop.sources.nvml import abi
-from gputop.sources.nvml.query.ask import AskedGpu
-from gputop.sources.nvml.query.ways import Read, deprecated, field_watts, flag, mask, number, unsupported, watts
-from gputop.sources.query import ACTIVE, ENABLED, MHZ, MICROSECONDS, PLAIN, WATTS, Field, Unit
+from gputop.sources.nvml.driver import abi
+from gputop.sources.nvml.query.asked_gpu import AskedGpu
+from gputop.sources.nvml.query.readers import Read, deprecated, field_watts, flag, mask, number, unsupported, watts
+from gputop.sources.query_fields import ACTIVE, ENABLED, MHZ, MICROSECONDS, PLAIN, WATTS, Field, Unit
 
 _REASONS: Final = {
     "gpu_idle": 0x1,

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator
 from ctypes import byref, c_int
 from typing import Final
 
-from gputop.sources.nvml import abi, sysfs
-from gputop.sources.nvml.errors import Fault
+from gputop.sources.nvml import sysfs
+from gputop.sources.nvml.driver import abi
+from gputop.sources.nvml.driver.errors import Fault
 from gputop.sources.nvml.query import structs
-from gputop.sources.nvml.query.ask import AskedGpu, AskedProcess
+from gputop.sources.nvml.query.asked_gpu import AskedGpu, AskedProcess
 from gputop.sources.nvml.query.clocks import clock_fields, power_fields, state_fields
 from gputop.sources.nvml.query.health import error_fields, fabric_fields, platform_fields
-from gputop.sources.nvml.query.ways import (
+from gputop.sources.nvml.query.readers import (
     Read,
     deprecated,
     field_number,
@@ -28,16 +29,7 @@ from gputop.sources.nvml.query.ways import (
     unsupported,
     word,
 )
-from gputop.sources.query import (
-    CELSIUS,
-    ENABLED,
-    MIB,
-    PERCENT,
-    PLAIN,
-    YES,
-    Answer,
-    Field,
-)
+from gputop.sources.query_fields import CELSIUS, ENABLED, MIB, PERCENT, PLAIN, YES, Answer, Field
 
 _COMPUTE_MODES: Final = ("Default", "Exclusive_Thread", "Prohibited", "Exclusive_Process")
 _ADDRESSING: Final = ("None", "HMM", "ATS")

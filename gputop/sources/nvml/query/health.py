@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from ctypes import byref, c_int, c_ulonglong
 from typing import Final
 
-from gputop.sources.nvml import abi
-from gputop.sources.nvml.errors import Fault
+from gputop.sources.nvml.driver import abi
+from gputop.sources.nvml.driver.errors import Fault
 from gputop.sources.nvml.query import structs
-from gputop.sources.nvml.query.ask import AskedGpu, words_for
-from gputop.sources.nvml.query.ways import Read, flag, member, number, truth, unsupported, word
-from gputop.sources.query import ENABLED, PLAIN, YES, Field
+from gputop.sources.nvml.query.asked_gpu import AskedGpu, words_for
+from gputop.sources.nvml.query.readers import Read, flag, member, number, truth, unsupported, word
+from gputop.sources.query_fields import ENABLED, PLAIN, YES, Field
 
 #: nvmlMemoryLocation_t
 _LOCATIONS: Final = {

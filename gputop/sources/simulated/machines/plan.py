@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from gputop.sources.simulated.boards import GIB, Board
-from gputop.sources.simulated.crew import Crew
 from gputop.sources.simulated.gpu import SimulatedGpu
+from gputop.sources.simulated.machines.gpu_models import GIB, Board
+from gputop.sources.simulated.machines.process_factory import Crew
 from gputop.sources.simulated.population import Population
 
 

@@ -10,9 +10,9 @@ from itertools import takewhile
 from typing import Final
 
 from gputop.model import NvLink
-from gputop.sources.nvml import abi
-from gputop.sources.nvml.calls import Field, Fields, Handle
-from gputop.sources.nvml.errors import PERMANENT
+from gputop.sources.nvml.driver import abi
+from gputop.sources.nvml.driver.calls import Field, Fields, Handle
+from gputop.sources.nvml.driver.errors import PERMANENT
 
 SWITCH: Final = "NVSwitch"
 TURN: Final = 6  # links whose counters are read at one time: 0.35 ms of CPU a counter on an H200

@@ -11,8 +11,8 @@ from collections import deque
 from ctypes import c_uint
 from typing import Final
 
-from gputop.sources.nvml import abi
-from gputop.sources.nvml.calls import Field, Fields, Handle
+from gputop.sources.nvml.driver import abi
+from gputop.sources.nvml.driver.calls import Field, Fields, Handle
 
 #: (RX, TX)
 Throughput = tuple[float | None, float | None]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ctypes import byref, c_uint, c_void_p
 from typing import Final
 
-from gputop.sources.nvml.library import Library
-from gputop.sources.nvml.nvlink import Peers
+from gputop.sources.nvml.driver.library import Library
+from gputop.sources.nvml.readings.nvlink import Peers
 
 #: nvmlGpuTopologyLevel_t
 _LEVEL: Final = {

@@ -6,8 +6,8 @@ import math
 from typing import Final
 
 from gputop.model import GpuProcess, MigInstance
-from gputop.sources.simulated.boards import MIB
 from gputop.sources.simulated.gpu import SimulatedGpu
+from gputop.sources.simulated.machines.gpu_models import MIB
 from gputop.sources.simulated.population import SimulatedProcess, Use
 from gputop.sources.simulated.workloads import REST, TICK, Load
 

@@ -10,16 +10,16 @@ from typing import Final
 
 from gputop.model import Gpu, GpuFacts, GpuProcess, Xid, memory_by_pid, unattributed
 from gputop.sources import Reading
-from gputop.sources.nvml import abi
-from gputop.sources.nvml.calls import Fields, Handle, Quantity
-from gputop.sources.nvml.errors import Fault
-from gputop.sources.nvml.gpm import Gpm
-from gputop.sources.nvml.gpm import supported as gpm_supported
-from gputop.sources.nvml.identity import Identity
-from gputop.sources.nvml.memory import NO_MEMORY, memory_quantity, shared_memory
-from gputop.sources.nvml.mig import Mig
-from gputop.sources.nvml.pcie import PcieCounters, Throughput
-from gputop.sources.nvml.processes import UNRELIABLE, Processes, Shares, Strides
+from gputop.sources.nvml.driver import abi
+from gputop.sources.nvml.driver.calls import Fields, Handle, Quantity
+from gputop.sources.nvml.driver.errors import Fault
+from gputop.sources.nvml.readings.gpm import Gpm
+from gputop.sources.nvml.readings.gpm import supported as gpm_supported
+from gputop.sources.nvml.readings.identity import Identity
+from gputop.sources.nvml.readings.memory import NO_MEMORY, memory_quantity, shared_memory
+from gputop.sources.nvml.readings.mig import Mig
+from gputop.sources.nvml.readings.pcie import PcieCounters, Throughput
+from gputop.sources.nvml.readings.processes import UNRELIABLE, Processes, Shares, Strides
 
 _MEMORY_TEMPERATURE: Final = (abi.FIELD_MEMORY_TEMPERATURE, 0)
 _POWER_AVERAGE: Final = (abi.FIELD_POWER_AVERAGE, 0)

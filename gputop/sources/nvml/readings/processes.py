@@ -15,10 +15,10 @@ from ctypes import c_uint
 from typing import Final, NamedTuple
 
 from gputop.model import GpuProcess
-from gputop.sources.nvml import abi
-from gputop.sources.nvml.calls import PERMISSION_RETRY, Handle
-from gputop.sources.nvml.errors import PERMANENT
-from gputop.sources.nvml.mig import Instance
+from gputop.sources.nvml.driver import abi
+from gputop.sources.nvml.driver.calls import PERMISSION_RETRY, Handle
+from gputop.sources.nvml.driver.errors import PERMANENT
+from gputop.sources.nvml.readings.mig import Instance
 
 UNRELIABLE: Final = "process list unreliable"
 

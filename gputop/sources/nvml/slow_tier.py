@@ -6,15 +6,15 @@ import time
 from pathlib import Path
 
 from gputop.model import replace
-from gputop.sources.nvml import abi
-from gputop.sources.nvml.calls import Handle
-from gputop.sources.nvml.facts import Fans, SlowFacts, read_static
-from gputop.sources.nvml.fast import Background, FastTier
-from gputop.sources.nvml.identity import Identity
-from gputop.sources.nvml.mig import Mig
-from gputop.sources.nvml.nvlink import NO_PEERS, LinkCounters, NvLinks, Peers
-from gputop.sources.nvml.pcie import PcieSampler
-from gputop.sources.nvml.utilization import ProcessUtilization
+from gputop.sources.nvml.driver import abi
+from gputop.sources.nvml.driver.calls import Handle
+from gputop.sources.nvml.fast_tier import Background, FastTier
+from gputop.sources.nvml.readings.identity import Identity
+from gputop.sources.nvml.readings.mig import Mig
+from gputop.sources.nvml.readings.nvlink import NO_PEERS, LinkCounters, NvLinks, Peers
+from gputop.sources.nvml.readings.pcie import PcieSampler
+from gputop.sources.nvml.readings.utilization import ProcessUtilization
+from gputop.sources.nvml.static_facts import Fans, SlowFacts, read_static
 
 
 class Upkeep:

@@ -9,10 +9,10 @@ from collections.abc import Collection, Mapping
 from ctypes import byref, c_uint, c_ulonglong
 from typing import Final
 
-from gputop.sources.nvml import abi
-from gputop.sources.nvml.calls import Handle
-from gputop.sources.nvml.errors import PERMANENT
-from gputop.sources.nvml.processes import Shares
+from gputop.sources.nvml.driver import abi
+from gputop.sources.nvml.driver.calls import Handle
+from gputop.sources.nvml.driver.errors import PERMANENT
+from gputop.sources.nvml.readings.processes import Shares
 
 HOLD: Final = 2.0  # seconds a value stands without a new sample: drivers sample less often than we may ask (nvtop#364)
 FUTURE: Final = 86_400_000_000  # µs; a sample later than this from now is garbage (nvtop#110)

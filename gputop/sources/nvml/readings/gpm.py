@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from ctypes import Structure, byref, c_char, c_uint, c_void_p, sizeof
 from typing import Final
 
-from gputop.sources.nvml import abi
-from gputop.sources.nvml.calls import Handle
-from gputop.sources.nvml.errors import GPU_GONE, PERMANENT, Fault
+from gputop.sources.nvml.driver import abi
+from gputop.sources.nvml.driver.calls import Handle
+from gputop.sources.nvml.driver.errors import GPU_GONE, PERMANENT, Fault
 
 #: NVML's GPM calls are not safe against each other, not even for different GPUs: on two H200s (driver 580.159) a
 #: nvmlGpmMetricsGet beside another thread's nvmlGpmSampleGet ended in a segmentation fault, two times in three.

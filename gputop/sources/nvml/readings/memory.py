@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from gputop.model import GpuProcess, memory_by_pid
-from gputop.sources.nvml import abi
-from gputop.sources.nvml.calls import Handle, Quantity
+from gputop.sources.nvml.driver import abi
+from gputop.sources.nvml.driver.calls import Handle, Quantity
 from gputop.sources.nvml.sysfs import host_memory
 
 #: total, used, reserved, free; in bytes

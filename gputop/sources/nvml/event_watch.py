@@ -9,10 +9,10 @@ from ctypes import byref, c_uint, c_ulonglong, c_void_p
 from typing import Final
 
 from gputop.model import Xid
-from gputop.sources.nvml import abi
-from gputop.sources.nvml.errors import PERMANENT
-from gputop.sources.nvml.library import Library
-from gputop.sources.nvml.xids import xid
+from gputop.sources.nvml.driver import abi
+from gputop.sources.nvml.driver.errors import PERMANENT
+from gputop.sources.nvml.driver.library import Library
+from gputop.sources.nvml.driver.xids import xid
 
 BACK_OFF: Final = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)  # seconds until a failed event set is made again
 AT_ONCE: Final = 32  # events taken in one wait: a storm of them must not hold the processor

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ctypes import byref
 from dataclasses import dataclass
 
-from gputop.sources.nvml import abi
-from gputop.sources.nvml.calls import Handle
+from gputop.sources.nvml.driver import abi
+from gputop.sources.nvml.driver.calls import Handle
 
 
 @dataclass(frozen=True, slots=True)

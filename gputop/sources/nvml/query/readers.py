@@ -6,10 +6,10 @@ from collections.abc import Callable
 from ctypes import Structure, c_uint, c_ulonglong
 from typing import Any
 
-from gputop.sources.nvml import abi
-from gputop.sources.nvml.errors import Fault
-from gputop.sources.nvml.query.ask import AskedGpu
-from gputop.sources.query import Answer
+from gputop.sources.nvml.driver import abi
+from gputop.sources.nvml.driver.errors import Fault
+from gputop.sources.nvml.query.asked_gpu import AskedGpu
+from gputop.sources.query_fields import Answer
 
 Read = Callable[[AskedGpu], Answer]
 ReadInt = Callable[[AskedGpu], int]

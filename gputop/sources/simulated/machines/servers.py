@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gputop.sources.simulated.boards import BOARDS, GIB, MIB
-from gputop.sources.simulated.crew import DAY, HOUR, Restart, on
 from gputop.sources.simulated.gpu import Instance
-from gputop.sources.simulated.plan import Plan, plan, uuid
+from gputop.sources.simulated.machines.gpu_models import BOARDS, GIB, MIB
+from gputop.sources.simulated.machines.plan import Plan, plan, uuid
+from gputop.sources.simulated.machines.process_factory import DAY, HOUR, Restart, on
 from gputop.sources.simulated.workloads import Batches, Idle, Leaking, Notebook, Serving, Training, Workload
 
 

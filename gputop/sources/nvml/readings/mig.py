@@ -10,10 +10,10 @@ from ctypes import byref, c_uint, c_void_p
 from typing import Final
 
 from gputop.model import MigInstance
-from gputop.sources.nvml import abi
-from gputop.sources.nvml.calls import Handle
-from gputop.sources.nvml.gpm import Gpm
-from gputop.sources.nvml.memory import NO_MEMORY, memory_quantity
+from gputop.sources.nvml.driver import abi
+from gputop.sources.nvml.driver.calls import Handle
+from gputop.sources.nvml.readings.gpm import Gpm
+from gputop.sources.nvml.readings.memory import NO_MEMORY, memory_quantity
 
 _STALE: Final = frozenset({abi.INVALID_ARGUMENT, abi.NOT_FOUND, abi.UNKNOWN})
 

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Final
 
 from gputop.model import clean_text
-from gputop.sources.simulated import desks, faults, servers
-from gputop.sources.simulated.boards import ALIASES, BOARDS
-from gputop.sources.simulated.plan import Plan, plan
+from gputop.sources.simulated.machines import faults, servers, workstations
+from gputop.sources.simulated.machines.gpu_models import ALIASES, BOARDS
+from gputop.sources.simulated.machines.plan import Plan, plan
 
 MOST_GPUS: Final = 64
 
@@ -24,9 +24,9 @@ _BUILDERS: Final[dict[str, tuple[Callable[[int], Plan], str]]] = {
     "leak": (faults.leak, "memory held by dead parents: pids that no longer exist, their orphans alive"),
     "lost-gpu": (faults.lost_gpu, "GPU 3 of 8 falls off the bus after 20 s and is back after 60 s"),
     "mig": (servers.instances, "2×H200, the first cut into three MIG instances"),
-    "laptop": (desks.laptop, "RTX 4090 Laptop with a desktop, a browser and Blender; a second GPU that sleeps"),
-    "workstation": (desks.workstation, "RTX 4090 and RTX 6000 Ada: fans, video encoding, a desktop"),
-    "spark": (desks.spark, "GB10, whose GPU shares the host's memory"),
+    "laptop": (workstations.laptop, "RTX 4090 Laptop with a desktop, a browser and Blender; a second GPU that sleeps"),
+    "workstation": (workstations.workstation, "RTX 4090 and RTX 6000 Ada: fans, video encoding, a desktop"),
+    "spark": (workstations.spark, "GB10, whose GPU shares the host's memory"),
     "hot": (faults.hot, "4×H100 with failing airflow: throttling, Xid events, ECC errors, a pending row remap"),
     "empty": (lambda seed: plan([BOARDS["h200"]] * 8, seed), "8×H200 and nobody there"),
     "no-gpus": (lambda seed: plan([], seed), "a driver that counts no GPU"),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from gputop.model import Severity, Xid, clean_text
-from gputop.sources.simulated.boards import BOARDS
-from gputop.sources.simulated.crew import DAY, HOUR, MINUTE, Restart, on
 from gputop.sources.simulated.gpu import Ailment
-from gputop.sources.simulated.plan import Plan, plan
-from gputop.sources.simulated.servers import cluster_node, ghost
+from gputop.sources.simulated.machines.gpu_models import BOARDS
+from gputop.sources.simulated.machines.plan import Plan, plan
+from gputop.sources.simulated.machines.process_factory import DAY, HOUR, MINUTE, Restart, on
+from gputop.sources.simulated.machines.servers import cluster_node, ghost
 from gputop.sources.simulated.workloads import Idle, Leaking, Notebook, Serving, Training, Workload
 
 

@@ -12,9 +12,9 @@ from ctypes import byref, c_int, c_uint, c_ulonglong, c_void_p, sizeof
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
-from gputop.sources.nvml import abi
-from gputop.sources.nvml.errors import GPU_GONE, PERMANENT, Fault
-from gputop.sources.nvml.library import Library
+from gputop.sources.nvml.driver import abi
+from gputop.sources.nvml.driver.errors import GPU_GONE, PERMANENT, Fault
+from gputop.sources.nvml.driver.library import Library
 
 T = TypeVar("T")
 

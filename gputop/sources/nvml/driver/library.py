@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from gputop.model import Driver, clean_text
 from gputop.sources import SourceError
-from gputop.sources.nvml import abi
-from gputop.sources.nvml.errors import explain, in_container, source_error
+from gputop.sources.nvml.driver import abi
+from gputop.sources.nvml.driver.errors import explain, in_container, source_error
 
 #: An NVML function: arguments are ctypes objects, the answer is an nvmlReturn_t.
 Function = Callable[..., int]

@@ -7,12 +7,12 @@ from ctypes import Structure, byref, c_char_p, c_int, c_uint, c_void_p, create_s
 from typing import Any, Final, TypeVar
 
 from gputop.model import clean_text
-from gputop.sources.nvml import abi
-from gputop.sources.nvml.calls import Handle
-from gputop.sources.nvml.errors import Fault
-from gputop.sources.nvml.library import Library
-from gputop.sources.nvml.processes import KINDS, ProcessList, Strides
-from gputop.sources.query import Answer, Field, Unanswered
+from gputop.sources.nvml.driver import abi
+from gputop.sources.nvml.driver.calls import Handle
+from gputop.sources.nvml.driver.errors import Fault
+from gputop.sources.nvml.driver.library import Library
+from gputop.sources.nvml.readings.processes import KINDS, ProcessList, Strides
+from gputop.sources.query_fields import Answer, Field, Unanswered
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Structure)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from gputop.sources import SourceError
-from gputop.sources.nvml import abi
+from gputop.sources.nvml.driver import abi
 
 
 class Fault(Exception):

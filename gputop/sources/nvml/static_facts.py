@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from gputop.model import GpuFacts, replace
-from gputop.sources.nvml import abi, sysfs
-from gputop.sources.nvml.calls import Fields, Handle, Quantity
+from gputop.sources.nvml import sysfs
+from gputop.sources.nvml.driver import abi
+from gputop.sources.nvml.driver.calls import Fields, Handle, Quantity
 
 _ARCHITECTURE: Final = {
     2: "Kepler",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gputop.sources.simulated.boards import BOARDS, GIB, MIB
-from gputop.sources.simulated.crew import DAY, HOUR, on
 from gputop.sources.simulated.gpu import Ailment
-from gputop.sources.simulated.plan import Plan, plan
+from gputop.sources.simulated.machines.gpu_models import BOARDS, GIB, MIB
+from gputop.sources.simulated.machines.plan import Plan, plan
+from gputop.sources.simulated.machines.process_factory import DAY, HOUR, on
 from gputop.sources.simulated.workloads import Batches, Desktop, Notebook, Serving, Training, Transcoding
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gputop.model import clean_text
-from gputop.sources.simulated.boards import GIB, MIB
+from gputop.sources.simulated.machines.gpu_models import GIB, MIB
 from gputop.sources.simulated.population import BOOTED_BEFORE, NEVER, Population, SimulatedProcess, Use
 from gputop.sources.simulated.workloads import Workload
 
