@@ -18,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from gputop.processes.holders import HolderScanner
-from gputop.processes.identity import ProcHostReader
+from gputop.procfs.reader import ProcHostReader
 
 CROWD = r"""
 #include <fcntl.h>

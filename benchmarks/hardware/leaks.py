@@ -111,9 +111,9 @@ class Gputop:
     """gputop's reading of GPU 0, without the screen; its clock can be put forward."""
 
     def __init__(self) -> None:
-        from gputop.processes.identity import ProcHostReader
         from gputop.processes.investigate import ProcInvestigator
         from gputop.processes.leak_finder import LeakFinder
+        from gputop.procfs.reader import ProcHostReader
         from gputop.settings import Settings
         from gputop.sources.nvml import NvmlSource
 
@@ -165,8 +165,8 @@ def show(report: Any) -> None:
 
 def free(gputop: Gputop, keys: tuple[Any, ...]) -> None:
     """End them as the kill screen does, and say what came back."""
-    from gputop.processes import Result, Target
     from gputop.processes.signals import ProcSignals
+    from gputop.signals.protocol import Result, Target
 
     before, signals = gputop.used(), ProcSignals()
     for key in keys:

@@ -62,8 +62,8 @@ def told(fine: bool, words: str) -> None:
 
 def watch(directory: Path) -> None:
     from gputop.processes import torch_reports
-    from gputop.processes.identity import ProcHostReader
     from gputop.processes.torch_memory import torch_memory
+    from gputop.procfs.reader import ProcHostReader
     from gputop.sampling.bus import Bus
     from gputop.sampling.history import NoHistory
     from gputop.sampling.poller import Poller

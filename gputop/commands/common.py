@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from gputop.model import Snapshot
-    from gputop.processes import HostReader, Signals
     from gputop.processes.report import Investigator
+    from gputop.procfs.host_reader import HostReader
     from gputop.settings import Settings
+    from gputop.signals.protocol import Signals
     from gputop.sources import Source
 
 USAGE: Final = 2  # 3 to 8: see gputop.sources.SourceError
@@ -138,7 +139,7 @@ def machine_of(options: argparse.Namespace, to_act: bool = False, clock: Callabl
         except UnknownScenario as error:
             raise Refusal(f"--demo: {error}") from None
         return Machine(demo.source, demo.host, demo.signals if to_act else None, True, lambda: demo.investigator)
-    from gputop.processes.identity import ProcHostReader
+    from gputop.procfs.reader import ProcHostReader
     from gputop.sources.nvml import NvmlSource
 
     signals: Signals | None = None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from gputop.diagnosis import FAIL, OK, WARN, Finding
-from gputop.processes.host import pids_are_host
+from gputop.procfs.machine import pids_are_host
 from gputop.sources.nvml.driver.errors import in_container
 
 _CONTAINERS: Final = {

@@ -10,7 +10,7 @@ from typing import Final
 
 from gputop import locations, settings_file
 from gputop.diagnosis import FAIL, OK, WARN, Finding
-from gputop.processes.proc_stat import read_stat
+from gputop.procfs.stat import read_stat
 from gputop.text import unicode_works
 
 SMALLEST: Final = (60, 12)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gputop.model import HostFacts
-from gputop.processes import Hold, Result, Target
+from gputop.signals.protocol import Hold, Result, Target
 
 #: After these a process is expected to end, so one that was stopped is continued (else they stay pending).
 ENDING_SIGNALS: Final = frozenset(

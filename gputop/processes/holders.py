@@ -19,11 +19,11 @@ from typing import Final
 
 from gputop.model import HostFacts
 from gputop.processes import holder_probe
-from gputop.processes.devices import NvidiaDevices
-from gputop.processes.followed import Users
-from gputop.processes.host import pids_are_host
-from gputop.processes.proc_stat import Stat, read_stat
 from gputop.processes.report import HeldDevice, Holder, HolderScan
+from gputop.procfs.devices import NvidiaDevices
+from gputop.procfs.machine import pids_are_host
+from gputop.procfs.process import Users
+from gputop.procfs.stat import Stat, read_stat
 
 PATIENCE: Final = 20.0  # seconds a scan may take
 #: In a thread of gputop's own the scan works this long and then rests.

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Final
 
 from gputop.model import HostFacts, ProcessKey, clean_text
-from gputop.processes.devices import NvidiaDevices
-from gputop.processes.followed import command_line
 from gputop.processes.holders import FactsOf, HolderScanner
-from gputop.processes.owner import cgroup_paths, environment_from, owner_from
-from gputop.processes.proc_stat import Stat, read_stat
 from gputop.processes.report import Circumstances, HolderScan, Owner, Relative
-from gputop.processes.tmux import TmuxWindows
+from gputop.procfs.devices import NvidiaDevices
+from gputop.procfs.owner import cgroup_paths, environment_from, owner_from
+from gputop.procfs.process import command_line
+from gputop.procfs.stat import Stat, read_stat
+from gputop.procfs.tmux import TmuxWindows
 
 MAX_ANCESTORS: Final = 64
 MAX_ENVIRONMENT_BYTES: Final = 1 << 20

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from gputop.model import Gpu, Host, HostFacts, Snapshot, replace
-from gputop.processes import HostReader
+from gputop.procfs.host_reader import HostReader
 from gputop.sampling.snapshot_builder import assemble
 from gputop.sources import Reading, Source, SourceError
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from gputop.model import ProcessKey, Snapshot
-from gputop.processes import ProcessDetails
+from gputop.procfs.host_reader import ProcessDetails
 from gputop.recording.reading import Recording
 from gputop.sampling.bus import Bus, SnapshotTaken
 from gputop.sampling.history import SAMPLES, History

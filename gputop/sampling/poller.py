@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gputop.model import Driver, Gpu, GpuProcess, Host, HostFacts, ProcessKey, Snapshot, TorchReport, replace
-from gputop.processes import HostReader, ProcessDetails
+from gputop.procfs.host_reader import HostReader, ProcessDetails
 from gputop.sampling.bus import Bus, GpuBack, GpuLost, ProcessExited, ProcessStarted, SnapshotTaken
 from gputop.sampling.history import History
 from gputop.sampling.reader_threads import Lanes

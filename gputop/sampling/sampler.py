@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Protocol
 
 from gputop.model import ProcessKey, Snapshot
-from gputop.processes import ProcessDetails
+from gputop.procfs.host_reader import ProcessDetails
 from gputop.sampling.history import History
 
 

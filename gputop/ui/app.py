@@ -17,12 +17,12 @@ from textual.screen import Screen
 
 from gputop import settings_file
 from gputop.model import Snapshot
-from gputop.processes import Signals
 from gputop.processes.report import Investigator
 from gputop.sampling.bus import Bus, GpuBack, GpuLost, LeaksReported, SnapshotTaken
 from gputop.sampling.history import History
 from gputop.sampling.sampler import Sampler
 from gputop.settings import Settings
+from gputop.signals.protocol import Signals
 from gputop.text import unicode_works
 from gputop.ui import leaving, plain_widgets
 from gputop.ui.board import Board

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gputop.model import HostFacts, LeakVerdict, ProcessKey
-from gputop.processes import Target
 from gputop.processes.aftermath import Inheritance
 from gputop.processes.report import Ghost, LeakReport
+from gputop.signals.protocol import Target
 
 HoldersAsTargets = tuple[list[Target], list[Inheritance], dict[ProcessKey, HostFacts]]
 """The targets, the memory that they keep, and what is known of those that are on no GPU themselves."""

@@ -7,11 +7,11 @@ from typing import Final
 
 from gputop import units
 from gputop.model import ProcessKey
-from gputop.processes import Target
 from gputop.processes.caution import cautions
 from gputop.processes.ending import Endings
 from gputop.processes.ending_stage import Ending, Stage
 from gputop.processes.report import Owner
+from gputop.signals.protocol import Target
 from gputop.ui.cells import Line, Span, fit, width
 from gputop.ui.palette import gpu_role
 from gputop.ui.view import View

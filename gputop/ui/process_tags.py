@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from gputop.model import ProcessKey
-from gputop.processes import Target
+from gputop.signals.protocol import Target
 from gputop.ui.process_row import Row, added
 from gputop.ui.process_rows import Listing
 

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from gputop.model import Gpu, GpuProcess, MigInstance, Severity, Snapshot, Xid, clean_text, replace
-from gputop.processes import ProcessDetails, Target
+from gputop.procfs.host_reader import ProcessDetails
 from gputop.sampling.history import History
 from gputop.sampling.snapshot_builder import Assembler, assemble
+from gputop.signals.protocol import Target
 from gputop.sources.simulated import simulated_machine
 from gputop.ui.detail_history import MOST, DetailHistory
 from gputop.ui.glyphs import ASCII

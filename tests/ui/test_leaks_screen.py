@@ -58,7 +58,7 @@ class Signals:
         self.held: list[int] = []
 
     def hold(self, target: Any) -> Any:
-        from gputop.processes import Outcome, Result
+        from gputop.signals.protocol import Outcome, Result
 
         self.held.append(target.key.pid)
         return Result(target, Outcome.REFUSED, "not in a test")

@@ -12,12 +12,12 @@ from textual.pilot import Pilot
 
 from gputop.model import ProcessKey, Snapshot
 from gputop.outputs import recorder as recorder_module
-from gputop.processes import Signals
 from gputop.recording.reading import Recording
 from gputop.sampling.bus import Bus
 from gputop.sampling.history import History
 from gputop.sampling.player import Player
 from gputop.settings import DEFAULTS
+from gputop.signals.protocol import Signals
 from gputop.sources.simulated import simulated_machine
 from gputop.ui.app import GputopApp
 from gputop.ui.board import Board

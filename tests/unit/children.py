@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gputop.model import ProcessKey
-from gputop.processes.proc_stat import read_stat
+from gputop.procfs.stat import read_stat
 
 NOBODY = 65534
 

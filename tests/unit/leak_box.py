@@ -15,11 +15,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from gputop.model import LeakVerdict, Snapshot
-from gputop.processes.devices import NvidiaDevices
-from gputop.processes.identity import ProcHostReader
 from gputop.processes.investigate import ProcInvestigator
 from gputop.processes.leak_finder import LeakFinder
 from gputop.processes.report import LeakReport
+from gputop.procfs.devices import NvidiaDevices
+from gputop.procfs.reader import ProcHostReader
 from gputop.sampling.snapshot_builder import assemble
 from gputop.settings import Settings
 from gputop.sources.nvml import NvmlSource

@@ -13,10 +13,10 @@ from pathlib import Path
 import psutil  # noqa: F401  (as_nobody could not import it any more)
 import pytest
 
-from gputop.processes import ProcessDetails
-from gputop.processes.details import SHOWN_ENVIRONMENT, read_details
-from gputop.processes.devices import NvidiaDevices, device_name
-from gputop.processes.identity import ProcHostReader
+from gputop.procfs.details import SHOWN_ENVIRONMENT, read_details
+from gputop.procfs.devices import NvidiaDevices, device_name
+from gputop.procfs.host_reader import ProcessDetails
+from gputop.procfs.reader import ProcHostReader
 from tests.unit.children import (
     DEAD_FIRST_THREAD,
     STUCK,

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from gputop.model import HostFacts, ProcessKey
-from gputop.processes.devices import NvidiaDevices
 from gputop.processes.holders import HolderScanner, benign
-from gputop.processes.identity import ProcHostReader
 from gputop.processes.report import Holder, HolderScan
+from gputop.procfs.devices import NvidiaDevices
+from gputop.procfs.reader import ProcHostReader
 from tests.unit.children import DEAD_FIRST_THREAD, as_nobody, child, descriptors, key_of, root, state_of, wait_for
 
 OPEN = "import os\ngpu = os.open(sys.argv[1], os.O_RDWR | os.O_NOCTTY)\n"

@@ -14,14 +14,15 @@ from pathlib import Path
 import pytest
 
 from gputop.model import HostFacts, ProcessKey, Snapshot
-from gputop.processes import Target, ending
+from gputop.processes import ending
 from gputop.processes.audit import ActionLog
 from gputop.processes.course import Course, Step, scope
 from gputop.processes.ending import Endings
 from gputop.processes.ending_stage import Stage
 from gputop.processes.kin import Extent, kin_among
-from gputop.processes.proc_stat import read_stat
 from gputop.processes.signals import ProcSignals
+from gputop.procfs.stat import read_stat
+from gputop.signals.protocol import Target
 from tests.unit.children import in_new_pid_namespace, key_of, root, state_of, wait_for
 
 #: A leader in a session of its own: a child in its group, a grandchild, a child in a group of its own, one in a session
@@ -238,7 +239,7 @@ from gputop.processes.course import Course, Step
 from gputop.processes.ending import Endings
 from gputop.processes.ending_stage import Stage
 from gputop.processes.kin import Extent
-from gputop.processes.proc_stat import read_stat
+from gputop.procfs.stat import read_stat
 from gputop.processes.signals import ProcSignals
 
 heard = {}

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from gputop.model import HostFacts, ProcessKey, Snapshot, Verdict
-from gputop.processes import Result, Target
 from gputop.processes.leak_finder import SCAN_SECONDS, LeakFinder
 from gputop.processes.leak_watch import LeakWatch
 from gputop.processes.report import Circumstances, HolderScan, LeakReport, Owner
 from gputop.sampling.snapshot_builder import assemble
 from gputop.settings import Settings
+from gputop.signals.protocol import Result, Target
 from gputop.sources.simulated import SimulatedMachine, simulated_machine
 from tests.unit.children import wait_for
 

@@ -316,8 +316,8 @@ import json, sys, time
 sys.path.insert(0, {str(Path(__file__).resolve().parents[2])!r})
 from gputop.sampling.snapshot_builder import assemble
 from gputop.model import replace
-from gputop.processes.devices import NvidiaDevices
-from gputop.processes.identity import ProcHostReader
+from gputop.procfs.devices import NvidiaDevices
+from gputop.procfs.reader import ProcHostReader
 from gputop.processes.investigate import ProcInvestigator
 from gputop.processes.leak_finder import LeakFinder
 from gputop.settings import Settings

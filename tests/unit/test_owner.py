@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from gputop.model import Gpu, HostFacts, ProcessKey
-from gputop.processes.identity import ProcHostReader
 from gputop.processes.investigate import ProcInvestigator
-from gputop.processes.owner import ENVIRONMENT, cgroup_paths, cuda_index, environment_from, owner_from
 from gputop.processes.report import Circumstances, Owner, Relative
+from gputop.procfs.owner import ENVIRONMENT, cgroup_paths, cuda_index, environment_from, owner_from
+from gputop.procfs.reader import ProcHostReader
 from tests.unit.children import as_nobody, child, key_of, root, wait_for
 
 ID = "3fa9c81d02ab" + "7" * 52

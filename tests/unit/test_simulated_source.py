@@ -14,7 +14,7 @@ import pytest
 
 import gputop.sources.simulated as simulated
 from gputop.model import Gpu, GpuProcess, ProcessKey, clean_text, memory_by_pid
-from gputop.processes import Outcome, Result, Target
+from gputop.signals.protocol import Outcome, Result, Target
 from gputop.sources import Reading
 from gputop.sources.simulated import SCENARIOS, SimulatedMachine, UnknownScenario, simulated_machine
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from gputop.model import Gpu, GpuProcess, HostFacts, ProcessKey, TorchDevice, TorchReport
 from gputop.processes import torch_reports
-from gputop.processes.identity import ProcHostReader
 from gputop.processes.torch_reports import BadReport, TorchReports, ask, parse
+from gputop.procfs.reader import ProcHostReader
 from gputop.sampling.snapshot_builder import Assembler
 from gputop.torch_monitor import runtime
 

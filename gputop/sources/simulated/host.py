@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from gputop.model import Host, HostFacts, ProcessKey, TorchReport
-from gputop.processes import ProcessDetails
+from gputop.procfs.host_reader import ProcessDetails
 from gputop.sources.simulated.machine import World
 from gputop.sources.simulated.noise import noise, smooth
 from gputop.sources.simulated.population import SimulatedProcess

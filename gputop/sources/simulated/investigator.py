@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from gputop.model import HostFacts, ProcessKey
 from gputop.processes.holders import benign
-from gputop.processes.owner import owner_from
 from gputop.processes.report import Circumstances, HeldDevice, Holder, HolderScan, Owner, Relative
+from gputop.procfs.owner import owner_from
 from gputop.sources.simulated.host import SimulatedHost
 from gputop.sources.simulated.machine import World
 from gputop.sources.simulated.population import SimulatedProcess

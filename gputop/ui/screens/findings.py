@@ -22,7 +22,7 @@ from gputop.ui.widgets.gpu_area import GpuArea
 from gputop.ui.widgets.process_table import ProcessTable
 
 if TYPE_CHECKING:
-    from gputop.processes import Target
+    from gputop.signals.protocol import Target
     from gputop.ui.app import GputopApp
     from gputop.ui.widgets.history_chart import HistoryChart
 

@@ -9,7 +9,6 @@ from typing import ClassVar, Final
 from textual import events
 
 from gputop.model import HostFacts, ProcessKey, Snapshot
-from gputop.processes import Signals, Target
 from gputop.processes.aftermath import Inheritance
 from gputop.processes.audit import ActionLog
 from gputop.processes.course import Course, scope
@@ -18,6 +17,7 @@ from gputop.processes.ending_stage import Stage
 from gputop.processes.kin import Extent, Kin
 from gputop.processes.report import Ghost, LeakReport
 from gputop.processes.signal_table import signal_name
+from gputop.signals.protocol import Signals, Target
 from gputop.ui.background import in_background
 from gputop.ui.cells import Line, fit, width
 from gputop.ui.kill_choices import EXTENTS, Choice, TypedSignal, choices

@@ -12,9 +12,10 @@ from textual.app import ComposeResult
 from textual.screen import Screen
 
 from gputop.model import GpuProcess, LeakVerdict, ProcessKey, Snapshot, Verdict
-from gputop.processes import ProcessDetails, Signals
 from gputop.processes.kin import Extent
 from gputop.processes.report import Gap, LeakReport
+from gputop.procfs.host_reader import ProcessDetails
+from gputop.signals.protocol import Signals
 from gputop.ui.board import Board
 from gputop.ui.cells import Line, Span, fit, width
 from gputop.ui.exact_output import install

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputop.model import Host, HostFacts, ProcessKey, TorchReport
-from gputop.processes import ProcessDetails
-from gputop.processes.followed import FollowedProcess, Users, patience
-from gputop.processes.host import HostLine, boot_time
-from gputop.processes.proc_stat import MAX_PID, STAT_BYTES, Stat, is_thread, parse_stat
+from gputop.procfs.host_reader import ProcessDetails
+from gputop.procfs.machine import HostLine, boot_time
+from gputop.procfs.process import FollowedProcess, Users, patience
+from gputop.procfs.stat import MAX_PID, STAT_BYTES, Stat, is_thread, parse_stat
 
 if TYPE_CHECKING:
     from gputop.processes.torch_reports import TorchReports
@@ -86,7 +86,7 @@ class ProcHostReader:
 
     def details(self, key: ProcessKey) -> ProcessDetails | None:
         """See :meth:`gputop.processes.HostReader.details`. Takes milliseconds (all pids are looked at for children)."""
-        from gputop.processes.details import read_details  # needed on a key press only
+        from gputop.procfs.details import read_details  # needed on a key press only
 
         known = self._known.get(key.pid)
         facts = known.facts if known is not None and known.key == key else None

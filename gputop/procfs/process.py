@@ -8,7 +8,7 @@ import time
 from typing import Final
 
 from gputop.model import HostFacts, ProcessKey, clean_text
-from gputop.processes.proc_stat import PAGE_BYTES, TICKS_PER_SECOND, Stat
+from gputop.procfs.stat import PAGE_BYTES, TICKS_PER_SECOND, Stat
 
 #: CPU time is counted in ticks of 10 ms: over a shorter span than this, a percentage would be noise.
 CPU_WINDOW_SECONDS: Final = 0.05
@@ -18,7 +18,7 @@ COMMAND_BYTES: Final = 4096  # the details have all of it
 
 
 class FollowedProcess:
-    """One process. :class:`~gputop.processes.identity.ProcHostReader` tells it when to look."""
+    """One process. :class:`~gputop.procfs.reader.ProcHostReader` tells it when to look."""
 
     __slots__ = (
         "arguments_at", "at", "comm", "command", "cpu_percent", "cpu_ticks", "descriptor", "facts", "key", "line",

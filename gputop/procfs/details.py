@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Final
 
 from gputop.model import HostFacts, ProcessKey, clean_text, replace
-from gputop.processes import ProcessDetails
-from gputop.processes.devices import NvidiaDevices
-from gputop.processes.followed import command_from
-from gputop.processes.proc_stat import Stat, read_stat
+from gputop.procfs.devices import NvidiaDevices
+from gputop.procfs.host_reader import ProcessDetails
+from gputop.procfs.process import command_from
+from gputop.procfs.stat import Stat, read_stat
 
 FactsOf = Callable[[int, Stat], HostFacts]
 

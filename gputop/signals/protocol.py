@@ -1,0 +1,73 @@
+"""Sending signals, as the screens ask for it: by pidfd on a real machine, to nobody's harm on a simulated one."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Protocol
+
+from gputop.model import ProcessKey
+from gputop.processes.kin import Kin
+
+
+class Outcome(enum.Enum):
+    """What became of a signal."""
+
+    SENT = "sent"
+    ALREADY_GONE = "already gone"
+    PID_REUSED = "pid reused: nothing sent"
+    NOT_PERMITTED = "not permitted"
+    NOT_OWNER = "not the owner of this GPU memory: nothing sent"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A process a signal is meant for, frozen when the key was pressed."""
+
+    key: ProcessKey
+    user: str | None = None
+    command: str | None = None
+    memory_bytes: int | None = None  # GPU memory it holds, over all GPUs
+    gpu_uuids: tuple[str, ...] = ()
+    kin: bool = False  # taken in because of its kinship, so it need not hold a GPU itself
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of a signal to one target, in words for the user."""
+
+    target: Target
+    outcome: Outcome
+    words: str
+    guarded: bool = True  # False: no pidfd on this kernel, only the start time was compared
+
+
+class Hold(Protocol):
+    """A grip on one process, taken before anything is sent: as long as it is held, its pid cannot be mistaken."""
+
+    target: Target
+
+    def send(self, signal: int) -> Result: ...
+
+    def exited(self) -> bool: ...
+
+    def stuck_in(self) -> str | None:
+        """Where in the kernel it is stuck (state D), in words; None where it is not."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Signals(Protocol):
+    """The way to send signals; there is none under --read-only."""
+
+    def hold(self, target: Target) -> Hold | Result:
+        """Take hold of the process, or say why not (gone, reused, refused, not the owner)."""
+        ...
+
+    def kin(self, of: Collection[ProcessKey]) -> Kin:
+        """The living relatives of the processes *of*, as they are now. May block."""
+        ...
