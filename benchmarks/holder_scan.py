@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gputop.processes.holders import HolderScanner
+from gputop.leaks.holders import HolderScanner
 from gputop.procfs.reader import ProcHostReader
 
 CROWD = r"""

@@ -111,8 +111,8 @@ class Gputop:
     """gputop's reading of GPU 0, without the screen; its clock can be put forward."""
 
     def __init__(self) -> None:
-        from gputop.processes.investigate import ProcInvestigator
-        from gputop.processes.leak_finder import LeakFinder
+        from gputop.leaks.finder import LeakFinder
+        from gputop.leaks.investigator import ProcInvestigator
         from gputop.procfs.reader import ProcHostReader
         from gputop.settings import Settings
         from gputop.sources.nvml import NvmlSource

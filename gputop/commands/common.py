@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from gputop.leaks.report import Investigator
     from gputop.model import Snapshot
-    from gputop.processes.report import Investigator
     from gputop.procfs.host_reader import HostReader
     from gputop.settings import Settings
     from gputop.signals.protocol import Signals
@@ -150,7 +150,7 @@ def machine_of(options: argparse.Namespace, to_act: bool = False, clock: Callabl
     reader = ProcHostReader()
 
     def investigator() -> Investigator:
-        from gputop.processes.investigate import ProcInvestigator
+        from gputop.leaks.investigator import ProcInvestigator
 
         return ProcInvestigator(reader.facts_of)
 

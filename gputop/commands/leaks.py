@@ -62,9 +62,9 @@ def run(options: argparse.Namespace) -> int:
     if snapshot is not None:
         only_asked(snapshot, options, settings)
 
-    from gputop.outputs import leaks
-    from gputop.processes.leak_finder import LeakFinder
-    from gputop.processes.report import LeakReport
+    from gputop.leaks import text
+    from gputop.leaks.finder import LeakFinder
+    from gputop.leaks.report import LeakReport
     from gputop.text import unicode_works
 
     finder = LeakFinder(machine.investigator())
@@ -82,10 +82,10 @@ def run(options: argparse.Namespace) -> int:
     report = report.on({gpu.uuid for gpu in shown.gpus})
     terminal = is_terminal(sys.stdout)
     if options.json:
-        print_out(leaks.as_json(report, shown, indent=2 if terminal else None) + "\n")
+        print_out(text.as_json(report, shown, indent=2 if terminal else None) + "\n")
     else:
         width = shutil.get_terminal_size().columns if terminal else None
-        print_out(leaks.render(report, shown, width, ascii_only=not unicode_works(sys.stdout)))
+        print_out(text.render(report, shown, width, ascii_only=not unicode_works(sys.stdout)))
     if report.those(Verdict.LEAK):
         return FOUND
     return UNSURE if report.unsure else 0

@@ -48,11 +48,11 @@ def _duration(text: str) -> float:
 def run(options: argparse.Namespace) -> int:
     from gputop.commands.common import only_asked
     from gputop.commands.headless import Headless, say
+    from gputop.leaks.finder import LeakFinder
+    from gputop.leaks.report import LeakReport
     from gputop.model import ProcessKey, Snapshot
     from gputop.outputs import why
     from gputop.processes.diagnosis import Trend, diagnose, headline
-    from gputop.processes.leak_finder import LeakFinder
-    from gputop.processes.report import LeakReport
     from gputop.text import unicode_works
 
     if options.gpu is not None:

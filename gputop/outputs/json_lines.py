@@ -13,8 +13,8 @@ import math
 from collections.abc import Iterable
 from typing import Any, Final
 
+from gputop.leaks.attribution import attribute
 from gputop.model import Gpu, GpuProcess, MigInstance, Snapshot
-from gputop.processes.attribution import attribute
 
 #: Fields that appear under another name or in another form.
 _GPU_OWN: Final = frozenset(("event_reasons_mask", "mig"))

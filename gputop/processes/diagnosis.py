@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from gputop import units
+from gputop.leaks.attribution import attribute
+from gputop.leaks.report import LeakReport
 from gputop.model import Gpu, GpuProcess, LeakVerdict, ProcessKey, Severity, Snapshot, Verdict
-from gputop.processes.attribution import attribute
-from gputop.processes.report import LeakReport
 from gputop.processes.torch_memory import TorchMemory, torch_memory
 
 MOST_PROCESSES: Final = 8

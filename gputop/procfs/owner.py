@@ -11,8 +11,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from gputop.leaks.report import Container, Owner, Relative
 from gputop.model import Gpu, HostFacts, clean_text, replace
-from gputop.processes.report import Container, Owner, Relative
 
 #: The only names that are read of an environment.
 ENVIRONMENT: Final = frozenset((

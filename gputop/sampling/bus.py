@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from gputop.leaks.report import LeakReport
 from gputop.model import Gpu, GpuProcess, Snapshot
-from gputop.processes.report import LeakReport
 
 QUEUE_LIMIT: Final = 1024
 

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 from gputop import units
+from gputop.leaks.report import Gap
 from gputop.model import Gpu, MigInstance, Severity
-from gputop.processes.report import Gap
 from gputop.sampling.history import Track, Trend
 from gputop.ui.cells import Line, Span, fit, width
 from gputop.ui.glyphs import Glyphs, levels

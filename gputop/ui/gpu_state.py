@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from gputop import units
+from gputop.leaks.report import Gap
 from gputop.model import Gpu, GpuProcess, Severity, memory_by_pid
-from gputop.processes.report import Gap
 from gputop.processes.torch_memory import torch_memory
 from gputop.sampling.history import Trend
 from gputop.settings import Settings, Thresholds

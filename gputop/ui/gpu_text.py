@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Final
 
 from gputop import units
+from gputop.leaks.report import LeakReport
 from gputop.model import Gpu, GpuFacts, Severity, Snapshot, event_reasons
-from gputop.processes.report import LeakReport
 from gputop.sampling.history import History
 from gputop.ui.cells import Line, Span, fit
 from gputop.ui.detail_history import DetailHistory

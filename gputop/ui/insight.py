@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Final
 
 from gputop import locations
+from gputop.leaks.report import Investigator, LeakReport
+from gputop.leaks.watch import LeakWatch
 from gputop.processes.audit import ActionLog
-from gputop.processes.leak_watch import LeakWatch
-from gputop.processes.report import Investigator, LeakReport
 from gputop.sampling.bus import Bus, LeaksReported, SnapshotTaken
 from gputop.sampling.journal import Journal, Kind
 from gputop.sampling.sampler import Sampler

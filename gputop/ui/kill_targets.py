@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gputop.leaks.report import Ghost, LeakReport
 from gputop.model import HostFacts, LeakVerdict, ProcessKey
 from gputop.processes.aftermath import Inheritance
-from gputop.processes.report import Ghost, LeakReport
 from gputop.signals.protocol import Target
 
 HoldersAsTargets = tuple[list[Target], list[Inheritance], dict[ProcessKey, HostFacts]]

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from gputop import units
+from gputop.leaks.report import Owner
 from gputop.model import ProcessKey
 from gputop.processes.caution import cautions
 from gputop.processes.ending import Endings
 from gputop.processes.ending_stage import Ending, Stage
-from gputop.processes.report import Owner
 from gputop.signals.protocol import Target
 from gputop.ui.cells import Line, Span, fit, width
 from gputop.ui.palette import gpu_role

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from gputop.leaks.report import LeakReport, Owner
 from gputop.model import LeakVerdict, ProcessKey, Verdict
-from gputop.processes.report import LeakReport, Owner
 
 
 class About(NamedTuple):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
+from gputop.leaks.report import Gap, Ghost, LeakReport
 from gputop.model import LeakVerdict
-from gputop.processes.report import Gap, Ghost, LeakReport
 from gputop.ui.cells import Line
 from gputop.ui.process_lines import VERDICT_ROLES
 from gputop.ui.view import View

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from textual.message import Message
 
+from gputop.leaks.report import LeakReport
 from gputop.model import Snapshot
-from gputop.processes.report import LeakReport
 
 
 class SnapshotArrived(Message):

@@ -12,9 +12,9 @@ from typing import Any
 from textual.geometry import Region
 from textual.pilot import Pilot
 
+from gputop.leaks.report import Container, LeakReport, Owner, Standout
 from gputop.model import GpuProcess, LeakVerdict, ProcessKey, Severity, Verdict, replace
 from gputop.processes.kin import Extent
-from gputop.processes.report import Container, LeakReport, Owner, Standout
 from gputop.sampling.bus import Bus
 from gputop.sampling.history import History
 from gputop.sampling.journal import Departed, Event, Journal, Kind

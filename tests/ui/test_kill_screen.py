@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from gputop.leaks.report import LeakReport, Owner
 from gputop.model import GpuProcess, ProcessKey, Snapshot, clean_text, replace
 from gputop.processes import ending
 from gputop.processes.kin import Kin
-from gputop.processes.report import LeakReport, Owner
 from gputop.processes.signals import ProcSignals
 from gputop.signals.protocol import Outcome, Result, Target
 from gputop.ui.glyphs import ASCII

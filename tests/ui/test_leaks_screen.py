@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from gputop.leaks.report import Cause, Gap, Ghost, HeldDevice, Hold, Holder, HolderScan, LeakReport, Owner
 from gputop.model import Finding, LeakVerdict, ProcessKey, Snapshot, Verdict, replace
 from gputop.processes.kin import Extent
-from gputop.processes.report import Cause, Gap, Ghost, HeldDevice, Hold, Holder, HolderScan, LeakReport, Owner
 from gputop.sampling.bus import Bus
 from gputop.settings import DEFAULTS
 from gputop.ui.glyphs import ASCII

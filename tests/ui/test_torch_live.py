@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from gputop.leaks.report import LeakReport
 from gputop.model import GpuProcess, Snapshot, TorchAnswer, TorchDevice, TorchPhase, TorchReport, replace
-from gputop.processes.report import LeakReport
 from gputop.sampling.history import History
 from gputop.torch_monitor import runtime
 from gputop.ui.gpu_parts import GpuDrawing, memory_bar

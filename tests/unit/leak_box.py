@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
+from gputop.leaks.finder import LeakFinder
+from gputop.leaks.investigator import ProcInvestigator
+from gputop.leaks.report import LeakReport
 from gputop.model import LeakVerdict, Snapshot
-from gputop.processes.investigate import ProcInvestigator
-from gputop.processes.leak_finder import LeakFinder
-from gputop.processes.report import LeakReport
 from gputop.procfs.devices import NvidiaDevices
 from gputop.procfs.reader import ProcHostReader
 from gputop.sampling.snapshot_builder import assemble

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from gputop.leaks.attribution import GapClock, attribute, gap, gap_threshold
+from gputop.leaks.report import Gap, HeldDevice, Holder, HolderScan
 from gputop.model import Gpu, GpuFacts, GpuProcess, Host, HostFacts, MigInstance, ProcessKey, Snapshot
-from gputop.processes.attribution import GapClock, attribute, gap, gap_threshold
-from gputop.processes.report import Gap, HeldDevice, Holder, HolderScan
 
 MIB, GIB = 1024**2, 1024**3
 UUID = "GPU-0"

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
+from gputop.leaks.finder import SCAN_SECONDS, LeakFinder
+from gputop.leaks.report import Circumstances, HolderScan, LeakReport, Owner
+from gputop.leaks.watch import LeakWatch
 from gputop.model import HostFacts, ProcessKey, Snapshot, Verdict
-from gputop.processes.leak_finder import SCAN_SECONDS, LeakFinder
-from gputop.processes.leak_watch import LeakWatch
-from gputop.processes.report import Circumstances, HolderScan, LeakReport, Owner
 from gputop.sampling.snapshot_builder import assemble
 from gputop.settings import Settings
 from gputop.signals.protocol import Result, Target

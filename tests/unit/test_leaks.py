@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from gputop.leaks.report import Ghost, HeldDevice, Hold, Holder, HolderScan, Relative
+from gputop.leaks.rules import Case
+from gputop.leaks.verdicts import judge, judge_ghost, nothing_to_ask, worst_first
 from gputop.model import LeakVerdict, ProcessKey, Verdict
-from gputop.processes.leak_rules import Case
-from gputop.processes.leaks import judge, judge_ghost, nothing_to_ask, worst_first
-from gputop.processes.report import Ghost, HeldDevice, Hold, Holder, HolderScan, Relative
 from gputop.settings import Settings
 from tests.unit.leak_data import (
     AT_REST,

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from gputop.leaks.report import LeakReport
 from gputop.model import LeakVerdict, ProcessKey, Verdict
-from gputop.processes.report import LeakReport
 from tests.driver import SimulatedDriver
 from tests.unit.children import DEAD_FIRST_THREAD, NOBODY, child, in_new_pid_namespace, key_of, root, state_of, wait_for
 from tests.unit.leak_box import CONTEXT, MIB, USER, Box, end, running
@@ -318,8 +318,8 @@ from gputop.sampling.snapshot_builder import assemble
 from gputop.model import replace
 from gputop.procfs.devices import NvidiaDevices
 from gputop.procfs.reader import ProcHostReader
-from gputop.processes.investigate import ProcInvestigator
-from gputop.processes.leak_finder import LeakFinder
+from gputop.leaks.investigator import ProcInvestigator
+from gputop.leaks.finder import LeakFinder
 from gputop.settings import Settings
 from gputop.sources import Reading
 from gputop.model import Gpu, GpuProcess

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from gputop.leaks.process_history import MOST_CHILDREN, MOST_LIVES, Life, Past
+from gputop.leaks.report import Relative
 from gputop.model import GpuProcess, ProcessKey
-from gputop.processes.past import MOST_CHILDREN, MOST_LIVES, Life, Past
-from gputop.processes.report import Relative
 from tests.unit.process_data import GIB, TAKEN_AT, process, snapshot
 
 

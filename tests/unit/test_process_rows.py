@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputop.leaks.report import Ghost, LeakReport
 from gputop.model import GpuProcess, LeakVerdict, ProcessKey, RowKey, Snapshot, Verdict, replace
-from gputop.processes.report import Ghost, LeakReport
 from gputop.settings import COLUMNS
 from gputop.ui.knowledge import Knowledge
 from gputop.ui.process_cursor import Cursor, nearest

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gputop.leaks.report import Ghost, LeakReport
 from gputop.model import (
     Finding,
     Gpu,
@@ -23,7 +24,6 @@ from gputop.model import (
 )
 from gputop.outputs.why import render
 from gputop.processes.diagnosis import Trend, diagnose
-from gputop.processes.report import Ghost, LeakReport
 from gputop.text import cells
 from tests.unit.process_data import GIB, TAKEN_AT, gpu, process
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
+from gputop.leaks.holders import benign
+from gputop.leaks.report import Circumstances, HeldDevice, Holder, HolderScan, Owner, Relative
 from gputop.model import HostFacts, ProcessKey
-from gputop.processes.holders import benign
-from gputop.processes.report import Circumstances, HeldDevice, Holder, HolderScan, Owner, Relative
 from gputop.procfs.owner import owner_from
 from gputop.sources.simulated.host import SimulatedHost
 from gputop.sources.simulated.machine import World
@@ -16,7 +16,7 @@ from gputop.sources.simulated.population import SimulatedProcess
 
 
 class SimulatedInvestigator:
-    """See :class:`gputop.processes.report.Investigator`. Nothing of the real /proc is read."""
+    """See :class:`gputop.leaks.report.Investigator`. Nothing of the real /proc is read."""
 
     def __init__(self, world: World, host: SimulatedHost) -> None:
         self._world = world

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 from textual.screen import Screen
 
 from gputop import units
+from gputop.leaks.report import Ghost, LeakReport
 from gputop.model import Snapshot, Verdict
 from gputop.processes.kin import Extent
-from gputop.processes.report import Ghost, LeakReport
 from gputop.sampling.journal import Departed, Kind
 from gputop.ui.kill_targets import HoldersAsTargets, holders_as_targets
 from gputop.ui.knowledge import About

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from gputop.leaks.report import LeakReport
 from gputop.model import Gpu, Snapshot
-from gputop.processes.report import LeakReport
 from gputop.sampling.history import History
 from gputop.ui.cells import Line
 from gputop.ui.detail_history import DetailHistory

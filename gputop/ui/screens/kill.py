@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 
 from textual import events
 
+from gputop.leaks.report import Ghost, LeakReport
 from gputop.model import HostFacts, ProcessKey, Snapshot
 from gputop.processes.aftermath import Inheritance
 from gputop.processes.audit import ActionLog
@@ -15,7 +16,6 @@ from gputop.processes.course import Course, scope
 from gputop.processes.ending import Endings
 from gputop.processes.ending_stage import Stage
 from gputop.processes.kin import Extent, Kin
-from gputop.processes.report import Ghost, LeakReport
 from gputop.processes.signal_table import signal_name
 from gputop.signals.protocol import Signals, Target
 from gputop.ui.background import in_background

@@ -11,9 +11,9 @@ from textual import events
 from textual.app import ComposeResult
 from textual.screen import Screen
 
+from gputop.leaks.report import Gap, LeakReport
 from gputop.model import GpuProcess, LeakVerdict, ProcessKey, Snapshot, Verdict
 from gputop.processes.kin import Extent
-from gputop.processes.report import Gap, LeakReport
 from gputop.procfs.host_reader import ProcessDetails
 from gputop.signals.protocol import Signals
 from gputop.ui.board import Board

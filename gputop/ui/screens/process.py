@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from gputop import units
+from gputop.leaks.report import Ghost, LeakReport, Owner
 from gputop.model import GpuProcess, HostFacts, ProcessKey, Snapshot
 from gputop.processes.kin import Extent
-from gputop.processes.report import Ghost, LeakReport, Owner
 from gputop.procfs.host_reader import ProcessDetails
 from gputop.signals.protocol import Signals, Target
 from gputop.ui.background import in_background

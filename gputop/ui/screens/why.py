@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from gputop.leaks.report import LeakReport
 from gputop.model import ProcessKey, Snapshot
 from gputop.processes.diagnosis import Trend, diagnose, headline
-from gputop.processes.report import LeakReport
 from gputop.sampling.history import History
 from gputop.ui.cells import Line
 from gputop.ui.view import View

@@ -8,8 +8,8 @@ from textual import events
 from textual.binding import Binding
 from textual.message import Message
 
+from gputop.leaks.report import LeakReport
 from gputop.model import Gpu, GpuProcess, Snapshot
-from gputop.processes.report import LeakReport
 from gputop.sampling.history import History
 from gputop.ui.board import Board
 from gputop.ui.cells import Line, fit

@@ -6,14 +6,10 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from gputop.model import GpuProcess, HostFacts, LeakVerdict, ProcessKey, Snapshot, Verdict, replace
-from gputop.processes.attribution import GapClock, attribute, gap
-from gputop.processes.ghosts import find_ghosts
-from gputop.processes.jobs import Member, standouts
-from gputop.processes.leak_rules import Case
-from gputop.processes.leaks import judge, judge_ghost, nothing_to_ask, worst_first
-from gputop.processes.past import Past
-from gputop.processes.report import (
+from gputop.leaks.attribution import GapClock, attribute, gap
+from gputop.leaks.dead_pids import find_ghosts
+from gputop.leaks.process_history import Past
+from gputop.leaks.report import (
     Attribution,
     Circumstances,
     Gap,
@@ -24,6 +20,10 @@ from gputop.processes.report import (
     LeakReport,
     Owner,
 )
+from gputop.leaks.rules import Case
+from gputop.leaks.stragglers import Member, standouts
+from gputop.leaks.verdicts import judge, judge_ghost, nothing_to_ask, worst_first
+from gputop.model import GpuProcess, HostFacts, LeakVerdict, ProcessKey, Snapshot, Verdict, replace
 from gputop.settings import Settings
 
 #: Circumstances are read again after this long, within a budget of time a step.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from gputop import units
+from gputop.leaks.report import Attribution, Cause, Gap, Holder, HolderScan
 from gputop.model import Gpu, GpuProcess, Snapshot, memory_by_pid
-from gputop.processes.report import Attribution, Cause, Gap, Holder, HolderScan
 
 GAP_SECONDS: Final = 5.0
 GAP_SHARE: Final = 0.02  # of the GPU's memory; the normal gap of an H200 is 43 MiB (facts/h200.md)

@@ -1,5 +1,5 @@
 """The single rules by which processes that hold GPU memory are judged (R3 to R10 of facts/nvml.md §4.3), each with its
-evidence in words, and what excuses a process. :mod:`gputop.processes.leaks` combines them."""
+evidence in words, and what excuses a process. :mod:`gputop.leaks.verdicts` combines them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from gputop import units
+from gputop.leaks.process_history import ParentChange
+from gputop.leaks.report import Circumstances, HeldDevice
+from gputop.leaks.words import clock, plural, span
 from gputop.model import Finding, HostFacts
-from gputop.processes.past import ParentChange
-from gputop.processes.report import Circumstances, HeldDevice
-from gputop.processes.words import clock, plural, span
 from gputop.settings import Settings
 
 STUCK_SECONDS: Final = 60.0

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from gputop.leaks import rules
+from gputop.leaks.report import Circumstances, Ghost, HolderScan
+from gputop.leaks.rules import Case, deliberate, is_worker, manager_of
+from gputop.leaks.words import amount, clock, descriptors, plural, span
 from gputop.model import Finding, HostFacts, LeakVerdict, ProcessKey, Verdict
-from gputop.processes import leak_rules
-from gputop.processes.leak_rules import Case, deliberate, is_worker, manager_of
-from gputop.processes.report import Circumstances, Ghost, HolderScan
-from gputop.processes.words import amount, clock, descriptors, plural, span
 from gputop.settings import Settings
 
 GHOST_SECONDS: Final = 5.0  # tearing down tens of GiB takes some of them
@@ -41,14 +41,14 @@ def judge(case: Case, settings: Settings, now: float) -> LeakVerdict | None:
     findings = {
         finding.rule: finding
         for finding in (
-            leak_rules.escaped_job(case),
-            leak_rules.parent_died(case),
-            leak_rules.stuck(case, now),
-            leak_rules.orphan(case),
-            leak_rules.terminal_gone(circumstances),
-            leak_rules.stopped(case, now),
-            leak_rules.idle(case, settings, now),
-            leak_rules.deleted(circumstances),
+            rules.escaped_job(case),
+            rules.parent_died(case),
+            rules.stuck(case, now),
+            rules.orphan(case),
+            rules.terminal_gone(circumstances),
+            rules.stopped(case, now),
+            rules.idle(case, settings, now),
+            rules.deleted(circumstances),
         )
         if finding is not None
     }

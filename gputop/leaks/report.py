@@ -1,7 +1,7 @@
 """What is found out about GPU memory beyond who uses it: whose it is, who keeps it, and what is thought of that.
 
 Frozen values, spoken by the leak watch, the screens, ``gputop leaks`` and the simulated machine. The rules that fill
-them are in :mod:`gputop.processes.leaks`.
+them are in :mod:`gputop.leaks.verdicts`.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ import json
 from typing import Any, Final
 
 from gputop import units
+from gputop.leaks.report import Gap, Holder, LeakReport
 from gputop.model import LeakVerdict, ProcessKey, Snapshot, Verdict
-from gputop.processes.report import Gap, Holder, LeakReport
 from gputop.text import shorten, to_ascii, wrap
 
 INDENT: Final = 12

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from gputop.leaks.process_history import Past
+from gputop.leaks.report import Ghost, HeldDevice, Hold, Holder, HolderScan
+from gputop.leaks.words import clock
 from gputop.model import HostFacts, ProcessKey, Snapshot, memory_by_pid, replace
-from gputop.processes.past import Past
-from gputop.processes.report import Ghost, HeldDevice, Hold, Holder, HolderScan
-from gputop.processes.words import clock
 
 
 def find_ghosts(

@@ -15,8 +15,8 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from gputop.leaks.report import Investigator, LeakReport
 from gputop.model import Snapshot, replace
-from gputop.processes.report import Investigator, LeakReport
 from gputop.settings import Settings
 
 PERIOD: Final = 2.0  # seconds between looks: the rules speak of 5 s and more
@@ -56,7 +56,7 @@ class LeakWatch(threading.Thread):
         self._wake.set()
 
     def run(self) -> None:
-        from gputop.processes.leak_finder import LeakFinder  # its rules are not needed for the first picture
+        from gputop.leaks.finder import LeakFinder  # its rules are not needed for the first picture
 
         finder = LeakFinder(self._investigator())
         done: Snapshot | None = None
