@@ -165,8 +165,8 @@ def show(report: Any) -> None:
 
 def free(gputop: Gputop, keys: tuple[Any, ...]) -> None:
     """End them as the kill screen does, and say what came back."""
-    from gputop.processes.signals import ProcSignals
     from gputop.signals.protocol import Result, Target
+    from gputop.signals.sender import ProcSignals
 
     before, signals = gputop.used(), ProcSignals()
     for key in keys:

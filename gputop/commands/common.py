@@ -144,7 +144,7 @@ def machine_of(options: argparse.Namespace, to_act: bool = False, clock: Callabl
 
     signals: Signals | None = None
     if to_act:
-        from gputop.processes.signals import ProcSignals
+        from gputop.signals.sender import ProcSignals
 
         signals = ProcSignals()
     reader = ProcHostReader()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gputop.model import ProcessKey
-from gputop.processes.kin import Kin
+from gputop.signals.scope import Kin
 
 
 class Outcome(enum.Enum):

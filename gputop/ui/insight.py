@@ -10,11 +10,11 @@ from typing import Final
 from gputop import locations
 from gputop.leaks.report import Investigator, LeakReport
 from gputop.leaks.watch import LeakWatch
-from gputop.processes.audit import ActionLog
 from gputop.sampling.bus import Bus, LeaksReported, SnapshotTaken
 from gputop.sampling.journal import Journal, Kind
 from gputop.sampling.sampler import Sampler
 from gputop.settings import Settings
+from gputop.signals.audit_log import ActionLog
 from gputop.ui.knowledge import Knowledge
 
 JOURNAL: Final = 0.95  # seconds between looks for events, where nothing came, went or failed

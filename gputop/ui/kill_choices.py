@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 from textual import events
 
 from gputop.leaks.report import Ghost
-from gputop.processes.course import Course, Step
-from gputop.processes.ending import Endings
-from gputop.processes.ending_stage import Stage
-from gputop.processes.kin import Extent
-from gputop.processes.signal_table import SIGNALS, SignalEntry, parse_signal, signal_name
+from gputop.signals.names import SIGNALS, SignalEntry, parse_signal, signal_name
+from gputop.signals.outcome import Endings
+from gputop.signals.scope import Extent
+from gputop.signals.state import Stage
+from gputop.signals.termination import Course, Step
 from gputop.ui.cells import Line, fit
 from gputop.ui.view import View
 from gputop.ui.widgets.entry import Entry

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from gputop.leaks.report import Ghost, LeakReport
 from gputop.model import HostFacts, LeakVerdict, ProcessKey
-from gputop.processes.aftermath import Inheritance
 from gputop.signals.protocol import Target
+from gputop.signals.reclaim import Inheritance
 
 HoldersAsTargets = tuple[list[Target], list[Inheritance], dict[ProcessKey, HostFacts]]
 """The targets, the memory that they keep, and what is known of those that are on no GPU themselves."""

@@ -8,10 +8,10 @@ from typing import Final
 from gputop import units
 from gputop.leaks.report import Owner
 from gputop.model import ProcessKey
-from gputop.processes.caution import cautions
-from gputop.processes.ending import Endings
-from gputop.processes.ending_stage import Ending, Stage
+from gputop.signals.outcome import Endings
 from gputop.signals.protocol import Target
+from gputop.signals.state import Ending, Stage
+from gputop.signals.warnings import cautions
 from gputop.ui.cells import Line, Span, fit, width
 from gputop.ui.palette import gpu_role
 from gputop.ui.view import View

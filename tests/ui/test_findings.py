@@ -14,12 +14,12 @@ from textual.pilot import Pilot
 
 from gputop.leaks.report import Container, LeakReport, Owner, Standout
 from gputop.model import GpuProcess, LeakVerdict, ProcessKey, Severity, Verdict, replace
-from gputop.processes.kin import Extent
 from gputop.sampling.bus import Bus
 from gputop.sampling.history import History
 from gputop.sampling.journal import Departed, Event, Journal, Kind
 from gputop.sampling.poller import Poller
 from gputop.settings import DEFAULTS, Settings
+from gputop.signals.scope import Extent
 from gputop.sources.simulated import simulated_machine
 from gputop.ui.app import GputopApp
 from gputop.ui.board import Board

@@ -12,10 +12,10 @@ import pytest
 
 from gputop.leaks.report import LeakReport, Owner
 from gputop.model import GpuProcess, ProcessKey, Snapshot, clean_text, replace
-from gputop.processes import ending
-from gputop.processes.kin import Kin
-from gputop.processes.signals import ProcSignals
+from gputop.signals import outcome
 from gputop.signals.protocol import Outcome, Result, Target
+from gputop.signals.scope import Kin
+from gputop.signals.sender import ProcSignals
 from gputop.ui.glyphs import ASCII
 from gputop.ui.screens.kill import KillScreen
 from gputop.ui.view import View
@@ -184,7 +184,7 @@ async def test_outcome_is_live_and_stays_as_a_toast() -> None:
 
 
 async def test_survivor_is_offered_sigkill_and_close_keeps_the_cursor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ending, "GRACE", 0.3)
+    monkeypatch.setattr(outcome, "GRACE", 0.3)
     machine = Machine(process(10), obeys=False)
     async with showing(machine.screen) as (app, pilot):
         await ready(app.over)

@@ -10,9 +10,9 @@ import pytest
 
 from gputop.leaks.report import Cause, Gap, Ghost, HeldDevice, Hold, Holder, HolderScan, LeakReport, Owner
 from gputop.model import Finding, LeakVerdict, ProcessKey, Snapshot, Verdict, replace
-from gputop.processes.kin import Extent
 from gputop.sampling.bus import Bus
 from gputop.settings import DEFAULTS
+from gputop.signals.scope import Extent
 from gputop.ui.glyphs import ASCII
 from gputop.ui.insight import Insight
 from gputop.ui.screens import leaks
@@ -64,7 +64,7 @@ class Signals:
         return Result(target, Outcome.REFUSED, "not in a test")
 
     def kin(self, of: Any) -> Any:
-        from gputop.processes.kin import Kin
+        from gputop.signals.scope import Kin
 
         return Kin()
 

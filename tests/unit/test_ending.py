@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from gputop.model import GpuProcess, ProcessKey, Snapshot, replace
-from gputop.processes.aftermath import Inheritance
-from gputop.processes.ending import GRACE, VERIFY_WAIT, Endings
-from gputop.processes.ending_stage import Stage
+from gputop.signals.outcome import GRACE, VERIFY_WAIT, Endings
 from gputop.signals.protocol import Outcome, Result, Target
+from gputop.signals.reclaim import Inheritance
+from gputop.signals.state import Stage
 from tests.unit.process_data import GIB, gpu, process
 
 GPU0, GPU1 = gpu(0).uuid, gpu(1).uuid

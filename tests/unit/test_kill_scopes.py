@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 
 from gputop.model import HostFacts, ProcessKey, Snapshot
-from gputop.processes import ending
-from gputop.processes.audit import ActionLog
-from gputop.processes.course import Course, Step, scope
-from gputop.processes.ending import Endings
-from gputop.processes.ending_stage import Stage
-from gputop.processes.kin import Extent, kin_among
-from gputop.processes.signals import ProcSignals
 from gputop.procfs.stat import read_stat
+from gputop.signals import outcome
+from gputop.signals.audit_log import ActionLog
+from gputop.signals.outcome import Endings
 from gputop.signals.protocol import Target
+from gputop.signals.scope import Extent, kin_among
+from gputop.signals.sender import ProcSignals
+from gputop.signals.state import Stage
+from gputop.signals.termination import Course, Step, scope
 from tests.unit.children import in_new_pid_namespace, key_of, root, state_of, wait_for
 
 #: A leader in a session of its own: a child in its group, a grandchild, a child in a group of its own, one in a session
@@ -235,12 +235,12 @@ _REUSE = """
 import json, os, signal, sys, time
 from gputop.model import ProcessKey
 from gputop.processes import Outcome, Result, Target
-from gputop.processes.course import Course, Step
-from gputop.processes.ending import Endings
-from gputop.processes.ending_stage import Stage
-from gputop.processes.kin import Extent
+from gputop.signals.termination import Course, Step
+from gputop.signals.outcome import Endings
+from gputop.signals.state import Stage
+from gputop.signals.scope import Extent
 from gputop.procfs.stat import read_stat
-from gputop.processes.signals import ProcSignals
+from gputop.signals.sender import ProcSignals
 
 heard = {}
 
@@ -386,7 +386,7 @@ def test_log_is_not_written_through_a_symbolic_link_and_says_so(tmp_path: Path) 
 def test_process_stuck_in_the_kernel_after_sigkill_is_told_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.unit.children import STUCK, child
 
-    monkeypatch.setattr(ending, "STUCK_AFTER", 0.1)
+    monkeypatch.setattr(outcome, "STUCK_AFTER", 0.1)
     with child(STUCK) as process:
         wait_for(lambda: state_of(process.pid) == "D", "it to be stuck")
         endings = Endings([Target(key_of(process.pid), kin=True)], None)

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from gputop.model import ProcessKey
-from gputop.processes import pidfd as pidfds
-from gputop.processes.signal_table import SIGNALS, parse_signal, signal_name
-from gputop.processes.signals import ProcHold, ProcSignals
 from gputop.procfs.devices import NvidiaDevices
 from gputop.procfs.stat import read_stat
+from gputop.signals import pidfd as pidfds
+from gputop.signals.names import SIGNALS, parse_signal, signal_name
 from gputop.signals.protocol import Outcome, Result, Target
+from gputop.signals.sender import ProcHold, ProcSignals
 from tests.unit.children import (
     DEAD_FIRST_THREAD,
     STUCK,
@@ -209,7 +209,7 @@ from gputop.processes import Result, Target
 from gputop.processes import pidfd
 from gputop.procfs.devices import NvidiaDevices
 from gputop.procfs.stat import read_stat
-from gputop.processes.signals import ProcSignals
+from gputop.signals.sender import ProcSignals
 if {unguarded}:
     def none(pid, flags=0): raise OSError(38, "Function not implemented")
     os.pidfd_open = none

@@ -6,8 +6,8 @@ import signal
 from collections.abc import Collection
 
 from gputop.model import ProcessKey
-from gputop.processes.kin import Kin, kin_among
 from gputop.signals.protocol import Hold, Outcome, Result, Target
+from gputop.signals.scope import Kin, kin_among
 from gputop.sources.simulated.host import SimulatedHost
 from gputop.sources.simulated.machine import World
 from gputop.sources.simulated.population import SimulatedProcess

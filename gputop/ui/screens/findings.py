@@ -10,8 +10,8 @@ from textual.screen import Screen
 from gputop import units
 from gputop.leaks.report import Ghost, LeakReport
 from gputop.model import Snapshot, Verdict
-from gputop.processes.kin import Extent
 from gputop.sampling.journal import Departed, Kind
+from gputop.signals.scope import Extent
 from gputop.ui.kill_targets import HoldersAsTargets, holders_as_targets
 from gputop.ui.knowledge import About
 from gputop.ui.process_groups import GROUPS

@@ -10,14 +10,14 @@ from textual import events
 
 from gputop.leaks.report import Ghost, LeakReport
 from gputop.model import HostFacts, ProcessKey, Snapshot
-from gputop.processes.aftermath import Inheritance
-from gputop.processes.audit import ActionLog
-from gputop.processes.course import Course, scope
-from gputop.processes.ending import Endings
-from gputop.processes.ending_stage import Stage
-from gputop.processes.kin import Extent, Kin
-from gputop.processes.signal_table import signal_name
+from gputop.signals.audit_log import ActionLog
+from gputop.signals.names import signal_name
+from gputop.signals.outcome import Endings
 from gputop.signals.protocol import Signals, Target
+from gputop.signals.reclaim import Inheritance
+from gputop.signals.scope import Extent, Kin
+from gputop.signals.state import Stage
+from gputop.signals.termination import Course, scope
 from gputop.ui.background import in_background
 from gputop.ui.cells import Line, fit, width
 from gputop.ui.kill_choices import EXTENTS, Choice, TypedSignal, choices

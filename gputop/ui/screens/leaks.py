@@ -13,9 +13,9 @@ from textual.screen import Screen
 
 from gputop.leaks.report import Gap, LeakReport
 from gputop.model import GpuProcess, LeakVerdict, ProcessKey, Snapshot, Verdict
-from gputop.processes.kin import Extent
 from gputop.procfs.host_reader import ProcessDetails
 from gputop.signals.protocol import Signals
+from gputop.signals.scope import Extent
 from gputop.ui.board import Board
 from gputop.ui.cells import Line, Span, fit, width
 from gputop.ui.exact_output import install

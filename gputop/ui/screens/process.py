@@ -9,9 +9,9 @@ from typing import Any, Final
 from gputop import units
 from gputop.leaks.report import Ghost, LeakReport, Owner
 from gputop.model import GpuProcess, HostFacts, ProcessKey, Snapshot
-from gputop.processes.kin import Extent
 from gputop.procfs.host_reader import ProcessDetails
 from gputop.signals.protocol import Signals, Target
+from gputop.signals.scope import Extent
 from gputop.ui.background import in_background
 from gputop.ui.cells import Line, Span, fit
 from gputop.ui.detail_history import DetailHistory

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from gputop.model import HostFacts, ProcessKey, Snapshot
-from gputop.processes.ending import Endings
-from gputop.processes.ending_stage import Ending, Stage
-from gputop.processes.kin import Extent
+from gputop.signals.outcome import Endings
 from gputop.signals.protocol import Signals, Target
+from gputop.signals.scope import Extent
+from gputop.signals.state import Ending, Stage
 
 LEADER_ALONE: Final = 2.0  # seconds the leader gets to end its own children
 

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from gputop import units
-from gputop.processes.aftermath import Falls, Inheritance
-from gputop.processes.ending_stage import ENDING_SIGNALS, Ending, Stage
-from gputop.processes.signal_table import signal_name
+from gputop.signals.names import signal_name
+from gputop.signals.reclaim import Falls, Inheritance
+from gputop.signals.state import ENDING_SIGNALS, Ending, Stage
 
 
 class EndingWords:
-    """The part of :class:`gputop.processes.ending.Endings` that speaks."""
+    """The part of :class:`gputop.signals.outcome.Endings` that speaks."""
 
     all: list[Ending]
     names: dict[str, str]

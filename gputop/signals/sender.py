@@ -14,14 +14,14 @@ from signal import SIGCONT, SIGKILL, SIGSTOP
 from typing import Final
 
 from gputop.model import HostFacts, ProcessKey, clean_text, replace
-from gputop.processes import pidfd as pidfds
-from gputop.processes.kin import Kin, kin_among
-from gputop.processes.signal_table import signal_name
 from gputop.procfs.devices import NvidiaDevices
 from gputop.procfs.machine import pids_are_host
 from gputop.procfs.process import Users, command_line
 from gputop.procfs.stat import MAX_PID, TICKS_PER_SECOND, Stat, is_thread, read_stat
+from gputop.signals import pidfd as pidfds
+from gputop.signals.names import signal_name
 from gputop.signals.protocol import Outcome, Result, Target
+from gputop.signals.scope import Kin, kin_among
 
 _UNGUARDED: Final = " (unguarded: this kernel has no pidfds)"
 

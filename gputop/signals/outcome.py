@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from gputop.model import Gpu, GpuProcess, HostFacts, ProcessKey, Snapshot
-from gputop.processes.aftermath import Falls, Inheritance, respawned
-from gputop.processes.audit import ActionLog
-from gputop.processes.ending_stage import ENDING_SIGNALS, Ending, Stage
-from gputop.processes.ending_words import EndingWords
-from gputop.processes.signal_table import signal_name
+from gputop.signals.audit_log import ActionLog
+from gputop.signals.names import signal_name
+from gputop.signals.outcome_text import EndingWords
 from gputop.signals.protocol import Hold, Outcome, Result, Signals, Target
+from gputop.signals.reclaim import Falls, Inheritance, respawned
+from gputop.signals.state import ENDING_SIGNALS, Ending, Stage
 
 GRACE: Final = 5.0  # seconds after which a survivor is worth a stronger signal
 VERIFY_WAIT: Final = 10.0  # seconds the driver gets to take tens of GiB down
