@@ -51,9 +51,9 @@ def run(options: argparse.Namespace) -> int:
     from gputop.leaks.finder import LeakFinder
     from gputop.leaks.report import LeakReport
     from gputop.model import ProcessKey, Snapshot
-    from gputop.outputs import why
-    from gputop.processes.diagnosis import Trend, diagnose, headline
     from gputop.text import unicode_works
+    from gputop.why import text
+    from gputop.why.diagnosis import Trend, diagnose, headline
 
     if options.gpu is not None:
         options.gpus = [options.gpu]
@@ -116,6 +116,6 @@ def run(options: argparse.Namespace) -> int:
             }
             pages.append(json.dumps(plain, indent=2 if width else None) + "\n")
         else:
-            pages.append(why.render(sections, snapshot, gpu, width, ascii_only))
+            pages.append(text.render(sections, snapshot, gpu, width, ascii_only))
     print_out(("" if options.json else "\n").join(pages))
     return 0

@@ -22,9 +22,9 @@ from gputop.model import (
     Verdict,
     replace,
 )
-from gputop.outputs.why import render
-from gputop.processes.diagnosis import Trend, diagnose
 from gputop.text import cells
+from gputop.why.diagnosis import Trend, diagnose
+from gputop.why.text import render
 from tests.unit.process_data import GIB, TAKEN_AT, gpu, process
 
 

@@ -8,13 +8,13 @@ from typing import Final
 
 from gputop.leaks.report import LeakReport
 from gputop.model import ProcessKey, Snapshot
-from gputop.processes.diagnosis import Trend, diagnose, headline
 from gputop.sampling.history import History
 from gputop.ui.cells import Line
 from gputop.ui.view import View
 from gputop.ui.widgets.frame import Hint
 from gputop.ui.widgets.sheet import Part, Sheet
 from gputop.ui.wrap import wrap
+from gputop.why.diagnosis import Trend, diagnose, headline
 
 _LOOK: Final = 1.0  # seconds
 

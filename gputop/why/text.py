@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from gputop.model import Gpu, Snapshot
-from gputop.processes.diagnosis import Section, headline
 from gputop.text import cells, to_ascii, wrap
+from gputop.why.diagnosis import Section, headline
 
 
 def render(

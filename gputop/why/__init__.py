@@ -1,0 +1,1 @@
+"""Why is this GPU full, or slow: the diagnosis of one GPU, and the page of text it becomes."""
