@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from gputop.commands.common import is_terminal, print_out
 
 if TYPE_CHECKING:
-    from gputop.diagnosis import Finding
+    from gputop.doctor import Finding
 
 #: The distributions gputop runs on, as pyproject.toml names them.
 NEEDED = ("nvidia-ml-py", "textual", "plotext", "psutil", "platformdirs", "tomli-w")
@@ -26,20 +26,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from gputop.diagnosis import FAIL
-    from gputop.outputs import doctor
+    from gputop.doctor import FAIL, text
 
     findings = examine(options.config)
     if options.json:
-        print_out(doctor.as_json(findings, indent=2 if is_terminal(sys.stdout) else None) + "\n")
+        print_out(text.as_json(findings, indent=2 if is_terminal(sys.stdout) else None) + "\n")
     else:
         print_out(_text(findings))
-    return 1 if doctor.worst(findings) == FAIL else 0
+    return 1 if text.worst(findings) == FAIL else 0
 
 
 def examine(config: Path | None = None) -> list[Finding]:
     """Everything, the parts that the others stand on first."""
-    from gputop.diagnosis import driver, host, scrub, surroundings
+    from gputop.doctor import driver, host, scrub, terminal
 
     return scrub(
         [
@@ -48,18 +47,18 @@ def examine(config: Path | None = None) -> list[Finding]:
             *host.devices(),
             *host.processes(),
             *host.container(),
-            *surroundings.terminal(),
-            *surroundings.settings(config),
+            *terminal.terminal(),
+            *terminal.settings(config),
         ]
     )
 
 
 def _text(findings: list[Finding]) -> str:
-    from gputop.outputs import doctor
+    from gputop.doctor import text
     from gputop.text import unicode_works
 
     terminal = is_terminal(sys.stdout)
-    return doctor.as_text(
+    return text.as_text(
         findings,
         width=shutil.get_terminal_size().columns if terminal else None,
         color=terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") not in ("", "dumb"),

@@ -13,9 +13,9 @@ from typing import Any
 import pexpect
 import pytest
 
-from gputop.diagnosis import FAIL, OK, WARN, Finding, host, scrub, surroundings
-from gputop.diagnosis import driver as dr
-from gputop.outputs.doctor import as_text, worst
+from gputop.doctor import FAIL, OK, WARN, Finding, host, scrub, terminal
+from gputop.doctor import driver as dr
+from gputop.doctor.text import as_text, worst
 from tests.driver import SimulatedDriver
 from tests.unit.test_imports import HEAVY, imported
 
@@ -199,16 +199,16 @@ def test_a_terminal_is_measured(driver: SimulatedDriver) -> None:
 @pytest.mark.parametrize("term", ["", "dumb"])
 def test_a_terminal_that_cannot_draw(term: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", term)
-    assert any("TERM is" in f.words and f.fix for f in surroundings.terminal())
+    assert any("TERM is" in f.words and f.fix for f in terminal.terminal())
 
 
 def test_a_wrong_settings_file_is_told(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text("refresh = 5 = 6\n")
-    (wrong,) = surroundings.settings(file)
+    (wrong,) = terminal.settings(file)
     assert wrong.status == WARN and "line 1" in wrong.words
     file.write_text('refresh = "1s"\n')
-    assert [f.status for f in surroundings.settings(file)] == [OK]
+    assert [f.status for f in terminal.settings(file)] == [OK]
 
 
 def test_a_package_that_is_missing_is_told_and_no_crash(tmp_path: Path, driver: SimulatedDriver) -> None:

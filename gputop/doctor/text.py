@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from gputop.diagnosis import FAIL, OK, WARN, Finding
+from gputop.doctor import FAIL, OK, WARN, Finding
 from gputop.text import cells, left, to_ascii, wrap
 
 _COLORS: Final = {OK: "32", WARN: "33", FAIL: "1;31"}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from gputop import locations, settings_file
-from gputop.diagnosis import FAIL, OK, WARN, Finding
+from gputop.doctor import FAIL, OK, WARN, Finding
 from gputop.procfs.stat import read_stat
 from gputop.text import unicode_works
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from gputop.diagnosis import FAIL, OK, WARN, Finding
+from gputop.doctor import FAIL, OK, WARN, Finding
 from gputop.procfs.machine import pids_are_host
 from gputop.sources.nvml.driver.errors import in_container
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
-from gputop.diagnosis import FAIL, OK, WARN, Finding
+from gputop.doctor import FAIL, OK, WARN, Finding
 from gputop.model import Driver
 from gputop.sources import SourceError
 from gputop.sources.nvml.driver.errors import in_container
