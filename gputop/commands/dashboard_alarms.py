@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gputop.outputs.alarms import Alarms
-from gputop.outputs.conditions import Condition, ConditionError, host_pids, parse_rule
+from gputop.alarms.conditions import Condition, ConditionError, host_pids, parse_rule
+from gputop.alarms.engine import Alarms
 from gputop.sampling.bus import Bus, SnapshotTaken
 from gputop.sampling.poller import Poller
 from gputop.selection import only

@@ -21,10 +21,10 @@ from gputop.commands.common import (
 )
 
 if TYPE_CHECKING:
+    from gputop.alarms.conditions import Condition
+    from gputop.alarms.delivery import Deliveries
+    from gputop.alarms.engine import Event
     from gputop.model import Snapshot
-    from gputop.outputs.alarms import Event
-    from gputop.outputs.conditions import Condition
-    from gputop.outputs.deliveries import Deliveries
     from gputop.settings import Settings
 
 NOTHING: Final = 0  # exit statuses of --once
@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
     rules = _rules(options, settings)
     if not rules:
         from gputop import locations
-        from gputop.outputs.conditions import EXAMPLES
+        from gputop.alarms.conditions import EXAMPLES
 
         raise Refusal(f"nothing to watch for: --when CONDITION, or [[alarms]] in {locations.short(path)}. {EXAMPLES}")
     from gputop.commands.headless import say
@@ -111,7 +111,7 @@ class Actions:
     """What is done when an alarm of one rule is raised or cleared."""
 
     def __init__(self, run: str = "", run_cleared: str = "", webhook: str = "", log: str = "") -> None:
-        from gputop.outputs.alarm_actions import EventLog, check_url
+        from gputop.alarms.actions import EventLog, check_url
 
         self.run, self.run_cleared = run, run_cleared
         try:
@@ -125,7 +125,7 @@ class Actions:
 
 def _rules(options: argparse.Namespace, settings: Settings) -> list[tuple[Condition, Actions]]:
     """Conditions and what each does of its own."""
-    from gputop.outputs.conditions import ConditionError, parse, parse_rule
+    from gputop.alarms.conditions import ConditionError, parse, parse_rule
     from gputop.units import parse_interval
 
     try:
@@ -146,9 +146,9 @@ def _rules(options: argparse.Namespace, settings: Settings) -> list[tuple[Condit
 
 
 def _once(rules: list[tuple[Condition, Actions]], options: argparse.Namespace, settings: Settings) -> int:
+    from gputop.alarms.delivery import Deliveries
+    from gputop.alarms.engine import once
     from gputop.commands.headless import say
-    from gputop.outputs.alarms import once
-    from gputop.outputs.deliveries import Deliveries
     from gputop.sampling.bus import AlarmRaised
     from gputop.sampling.one_shot import sample
 
@@ -195,7 +195,7 @@ def _finish(deliveries: Deliveries, say: Callable[[str], None], seconds: float =
 
 
 def _refuse_unknown(conditions: Iterable[Condition], snapshot: Snapshot) -> None:
-    from gputop.outputs.alarms import Alarms
+    from gputop.alarms.engine import Alarms
 
     if unknown := Alarms(conditions).unknown_gpus(snapshot):
         there = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in snapshot.gpus)
@@ -206,10 +206,10 @@ def _refuse_unknown(conditions: Iterable[Condition], snapshot: Snapshot) -> None
 
 
 def _watch(rules: list[tuple[Condition, Actions]], options: argparse.Namespace, settings: Settings) -> int:
+    from gputop.alarms.conditions import host_pids
+    from gputop.alarms.delivery import Deliveries
+    from gputop.alarms.engine import Alarms
     from gputop.commands.headless import Headless, say
-    from gputop.outputs.alarms import Alarms
-    from gputop.outputs.conditions import host_pids
-    from gputop.outputs.deliveries import Deliveries
     from gputop.selection import only
 
     everywhere = _everywhere(options)
@@ -257,8 +257,8 @@ def _nobody_reads() -> bool:
 
 def _act(event: Event, everything: Iterable[Actions], deliveries: object, say: Callable[[str], None]) -> None:
     """Log it, and have commands and webhooks done."""
-    from gputop.outputs.alarm_actions import facts, post, run_command
-    from gputop.outputs.deliveries import Deliveries
+    from gputop.alarms.actions import facts, post, run_command
+    from gputop.alarms.delivery import Deliveries
     from gputop.sampling.bus import AlarmCleared, AlarmRaised
 
     assert isinstance(deliveries, Deliveries)
@@ -277,7 +277,7 @@ def _act(event: Event, everything: Iterable[Actions], deliveries: object, say: C
 
 
 def _print(event: Event, bell: bool) -> None:
-    from gputop.outputs.alarm_actions import line
+    from gputop.alarms.actions import line
     from gputop.sampling.bus import AlarmRaised
 
     print_out(line(event) + "\n")

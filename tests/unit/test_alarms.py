@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gputop.alarms.conditions import parse
+from gputop.alarms.engine import Alarms, Event, once
 from gputop.model import Gpu, GpuProcess, Severity, Xid
-from gputop.outputs.alarms import Alarms, Event, once
-from gputop.outputs.conditions import parse
 from gputop.sampling.bus import AlarmCleared, AlarmRaised, AlarmUnclear
 from tests.unit.snapshots import GIB, START, gpu, process, snapshot
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.outputs.conditions import (
+from gputop.alarms.conditions import (
     Comparison,
     Condition,
     ConditionError,

@@ -19,10 +19,10 @@ from typing import Any
 import pexpect
 import pytest
 
-from gputop.outputs.alarm_actions import EventLog, check_url, facts, line, post, run_command
-from gputop.outputs.alarms import Alarms
-from gputop.outputs.conditions import parse
-from gputop.outputs.deliveries import AT_ONCE, WAITING, Deliveries
+from gputop.alarms.actions import EventLog, check_url, facts, line, post, run_command
+from gputop.alarms.conditions import parse
+from gputop.alarms.delivery import AT_ONCE, WAITING, Deliveries
+from gputop.alarms.engine import Alarms
 from tests.driver import GIB, SimulatedDriver
 from tests.unit.snapshots import gpu, process, snapshot
 

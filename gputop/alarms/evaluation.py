@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from gputop.alarms.conditions import TESTS, Comparison, Condition, GpuLost, Growth, ProcessGone, Scope, XidSeen
+from gputop.alarms.metrics import is_idle, shown_size, shown_time
+from gputop.alarms.state import IdleTime, MemoryTrend
 from gputop.model import Gpu, GpuProcess, Snapshot, Xid
-from gputop.outputs.conditions import TESTS, Comparison, Condition, GpuLost, Growth, ProcessGone, Scope, XidSeen
-from gputop.outputs.quantities import is_idle, shown_size, shown_time
-from gputop.outputs.trackers import IdleTime, MemoryTrend
 from gputop.sampling.bus import Alarm
 from gputop.selection import find
 from gputop.text import shorten

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from gputop.alarms.conditions import Condition, GpuLost, Scope
+from gputop.alarms.evaluation import XID_SECONDS, Seen, Sightings, alarm, in_words, no_more, not_known, readable, who
 from gputop.model import Snapshot
-from gputop.outputs.conditions import Condition, GpuLost, Scope
-from gputop.outputs.sightings import XID_SECONDS, Seen, Sightings, alarm, in_words, no_more, not_known, readable, who
 from gputop.sampling.bus import Alarm, AlarmCleared, AlarmRaised, AlarmUnclear
 from gputop.selection import find
 

@@ -22,8 +22,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from gputop import units
+from gputop.alarms.metrics import BYTES, QUANTITIES, SECONDS, Quantity, Unit, shown_size, shown_time, unit_of
 from gputop.model import Gpu, GpuProcess, clean_text
-from gputop.outputs.quantities import BYTES, QUANTITIES, SECONDS, Quantity, Unit, shown_size, shown_time, unit_of
 from gputop.settings import AlarmRule
 
 CLEAR_SHARE: Final = 0.03  # of the level: how far it must fall back before the alarm clears

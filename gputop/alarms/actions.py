@@ -18,7 +18,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from gputop import __version__
-from gputop.outputs.alarms import Event
+from gputop.alarms.engine import Event
 from gputop.sampling.bus import AlarmCleared, AlarmRaised, AlarmUnclear
 from gputop.text import shorten
 
