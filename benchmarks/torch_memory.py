@@ -92,10 +92,10 @@ import json, resource, sys, time
 sys.path.insert(0, sys.argv[1])
 started = time.perf_counter()
 from pathlib import Path
-from gputop.memory.torch_snapshot import open_snapshot
-from gputop.memory.snapshot_overview import overview
-from gputop.memory.snapshot_groups import by_stack
-from gputop.memory.snapshot_leaks import leaks
+from gputop.torch_files.snapshot.snapshot import open_snapshot
+from gputop.torch_files.snapshot.overview import overview
+from gputop.torch_files.snapshot.groups import by_stack
+from gputop.torch_files.snapshot.leaks import leaks
 first = []
 def progress(what, share):
     first or first.append(time.perf_counter() - started)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 from gputop.commands.common import Refusal, add_viewer_arguments, is_terminal, print_out, spreadsheet_text, whole_number
 
 if TYPE_CHECKING:
-    from gputop.memory.snapshot_groups import Filter
-    from gputop.memory.torch_snapshot import Device, Snapshot
+    from gputop.torch_files.snapshot.groups import Filter
+    from gputop.torch_files.snapshot.snapshot import Device, Snapshot
 
 UNREADABLE: Final = 1
 _CSV_FIELDS: Final = "file device moment bytes count largest_bytes frame stack".split()
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from gputop.memory.snapshot_groups import parse_filter
+    from gputop.torch_files.snapshot.groups import parse_filter
 
     try:
         wanted = parse_filter(options.filter)
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     elif options.flamegraph:
         _flame_graph(snapshots[0], options, wanted)
     else:
-        from gputop.memory.snapshot_summary import compared, summary
+        from gputop.torch_files.snapshot.summary import compared, summary
 
         pages = [summary(s, _devices(s, options), options.top, wanted, options.all_frames) for s in snapshots]
         if len(snapshots) == 2:
@@ -101,8 +101,8 @@ def _view(options: argparse.Namespace) -> int:
 
 
 def _open(path: Path) -> Snapshot | None:
-    from gputop.memory.torch_snapshot import UnreadableFile, open_snapshot
     from gputop.model import clean_text
+    from gputop.torch_files.snapshot.snapshot import UnreadableFile, open_snapshot
 
     told = False
 
@@ -137,14 +137,14 @@ def _devices(snapshot: Snapshot, options: argparse.Namespace) -> list[Device]:
 
 
 def _json(snapshot: Snapshot, options: argparse.Namespace, wanted: Filter) -> str:
-    from gputop.memory.snapshot_facts import facts
+    from gputop.torch_files.snapshot.facts import facts
 
     data = facts(snapshot, _devices(snapshot, options), options.top, wanted, options.all_frames)
     return json.dumps(data, indent=2 if is_terminal(sys.stdout) else None) + "\n"
 
 
 def _csv(snapshots: list[Snapshot], options: argparse.Namespace, wanted: Filter) -> str:
-    from gputop.memory.snapshot_groups import by_stack
+    from gputop.torch_files.snapshot.groups import by_stack
 
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -172,10 +172,10 @@ def _csv(snapshots: list[Snapshot], options: argparse.Namespace, wanted: Filter)
 
 
 def _flame_graph(snapshot: Snapshot, options: argparse.Namespace, wanted: Filter) -> None:
-    from gputop.memory.call_tree import call_tree
-    from gputop.memory.flame_graph import flame_graph
-    from gputop.memory.snapshot_groups import by_stack
-    from gputop.memory.words import size
+    from gputop.torch_files.call_tree import call_tree
+    from gputop.torch_files.flame_graph import flame_graph
+    from gputop.torch_files.snapshot.groups import by_stack
+    from gputop.torch_files.words import size
 
     devices = _devices(snapshot, options)
     stacks = []

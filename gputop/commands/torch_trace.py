@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, Final
 from gputop.commands.common import Refusal, add_viewer_arguments, is_terminal, print_out, spreadsheet_text, whole_number
 
 if TYPE_CHECKING:
-    from gputop.memory.memory_timeline import MemoryTimeline
-    from gputop.memory.profiler_trace import Trace
-    from gputop.memory.trace_table import Row
+    from gputop.torch_files.trace.table import Row
+    from gputop.torch_files.trace.timeline import MemoryTimeline
+    from gputop.torch_files.trace.trace import Trace
 
 UNREADABLE: Final = 1
 _FIELDS: Final = (
@@ -80,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _column(text: str) -> str:
-    from gputop.memory.trace_table import COLUMNS
+    from gputop.torch_files.trace.table import COLUMNS
 
     try:
         return COLUMNS[text]
@@ -89,11 +89,11 @@ def _column(text: str) -> str:
 
 
 def run(options: argparse.Namespace) -> int:
-    from gputop.memory.memory_timeline import MemoryTimeline
-    from gputop.memory.profiler_file import UnreadableTrace
-    from gputop.memory.profiler_trace import open_profile
-    from gputop.memory.trace_callers import FUNCTION
     from gputop.model import clean_text
+    from gputop.torch_files.trace.callers import FUNCTION
+    from gputop.torch_files.trace.file import UnreadableTrace
+    from gputop.torch_files.trace.timeline import MemoryTimeline
+    from gputop.torch_files.trace.trace import open_profile
 
     if _wants_viewer(options):
         return _view(options)
@@ -150,7 +150,7 @@ def _view(options: argparse.Namespace) -> int:
 
 def _timeline(timeline: MemoryTimeline, options: argparse.Namespace) -> int:
     """What was held by category: there are no ops in such a file."""
-    from gputop.memory import timeline_summary
+    from gputop.torch_files.trace import timeline_summary
 
     if options.sort or options.group_by_input_shape or options.group_by_function or options.group_by_stack > 0:
         raise Refusal("a memory timeline has no ops: it cannot be sorted or grouped by theirs")
@@ -183,9 +183,9 @@ class _Progress:
 
 
 def _page(trace: Trace, rows: list[Row], count: int, column: str, width: int, python: bool) -> str:
-    from gputop.memory.words import size
     from gputop.model import clean_text
     from gputop.text import left, right, shorten, to_ascii, unicode_works
+    from gputop.torch_files.words import size
 
     events = trace.events
     lines = [shorten(f"{clean_text(trace.path.name, 200)}: {events.seen:,} events, {len(events.start):,} of them ops, "

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from itertools import pairwise
 
-from gputop.memory.words import size
+from gputop.torch_files.words import size
 from gputop.ui.cells import Line, Span, fit, width
 from gputop.ui.view import View
 from gputop.ui.viewer_pane import Pane

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from gputop.memory.memory_timeline import CATEGORIES, MemoryTimeline
-from gputop.memory.words import percent, size
+from gputop.torch_files.trace.timeline import CATEGORIES, MemoryTimeline
+from gputop.torch_files.words import percent, size
 from gputop.ui.cells import Line, fit
 from gputop.ui.curve_pane import CurvePane
 from gputop.ui.view import View

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from gputop.memory.call_tree import Node, call_tree
-from gputop.memory.snapshot_groups import Group, stack_title
-from gputop.memory.words import percent, size
+from gputop.torch_files.call_tree import Node, call_tree
+from gputop.torch_files.snapshot.groups import Group, stack_title
+from gputop.torch_files.words import percent, size
 from gputop.ui.cells import Line, Span, fit
 from gputop.ui.torch_flame import FlameGraph
 from gputop.ui.torch_pane import SnapshotPane, stack_lines

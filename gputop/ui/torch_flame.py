@@ -5,8 +5,8 @@ from __future__ import annotations
 import zlib
 from typing import NamedTuple
 
-from gputop.memory.call_tree import Node
-from gputop.memory.words import percent, size
+from gputop.torch_files.call_tree import Node
+from gputop.torch_files.words import percent, size
 from gputop.ui.cells import Line, Span, fit, width
 from gputop.ui.torch_state import TorchState
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from gputop.memory.snapshot_diff import Difference, difference
-from gputop.memory.snapshot_groups import stack_title
-from gputop.memory.snapshot_layout import SegmentUse, segment_uses
-from gputop.memory.snapshot_leaks import Leak, Steps, leaks, steps
-from gputop.memory.snapshot_oom import OutOfMemory, out_of_memory
-from gputop.memory.snapshot_summary import counterpart
-from gputop.memory.torch_snapshot import INACTIVE, PENDING, Device
-from gputop.memory.words import percent, signed, size
+from gputop.torch_files.snapshot.diff import Difference, difference
+from gputop.torch_files.snapshot.groups import stack_title
+from gputop.torch_files.snapshot.layout import SegmentUse, segment_uses
+from gputop.torch_files.snapshot.leaks import Leak, Steps, leaks, steps
+from gputop.torch_files.snapshot.oom import OutOfMemory, out_of_memory
+from gputop.torch_files.snapshot.snapshot import INACTIVE, PENDING, Device
+from gputop.torch_files.snapshot.summary import counterpart
+from gputop.torch_files.words import percent, signed, size
 from gputop.ui.cells import Line, Span, fit
 from gputop.ui.glyphs import levels
 from gputop.ui.torch_pane import NO_TRACE, SnapshotPane, stack_lines

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gputop.memory.snapshot_overview import Totals, coverage_words, overview
-from gputop.memory.snapshot_summary import figures
-from gputop.memory.words import percent, size
+from gputop.torch_files.snapshot.overview import Totals, coverage_words, overview
+from gputop.torch_files.snapshot.summary import figures
+from gputop.torch_files.words import percent, size
 from gputop.ui.cells import Line, Span, fit, width
 from gputop.ui.torch_pane import SnapshotPane
 from gputop.ui.viewer_pane import TextPane

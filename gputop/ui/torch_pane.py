@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gputop.memory.snapshot_frames import Frame
-from gputop.memory.torch_snapshot import Device
+from gputop.torch_files.snapshot.frames import Frame
+from gputop.torch_files.snapshot.snapshot import Device
 from gputop.ui.cells import Line, Span, fit, width
 from gputop.ui.torch_state import TorchState
 from gputop.ui.viewer_pane import Pane

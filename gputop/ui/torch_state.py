@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from gputop.memory.snapshot_groups import Filter, Group, by_stack, parse_filter
-from gputop.memory.torch_snapshot import Device, Snapshot
+from gputop.torch_files.snapshot.groups import Filter, Group, by_stack, parse_filter
+from gputop.torch_files.snapshot.snapshot import Device, Snapshot
 from gputop.ui.view import View
 
 T = TypeVar("T")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from gputop.memory.snapshot_groups import stack_title
-from gputop.memory.snapshot_phases import phases
-from gputop.memory.torch_snapshot import ACTIONS, OOM
-from gputop.memory.words import percent, size
+from gputop.torch_files.snapshot.groups import stack_title
+from gputop.torch_files.snapshot.phases import phases
+from gputop.torch_files.snapshot.snapshot import ACTIONS, OOM
+from gputop.torch_files.words import percent, size
 from gputop.ui.cells import Line, Span, fit
 from gputop.ui.curve_pane import CurvePane
 from gputop.ui.torch_pane import NO_TRACE, SnapshotPane

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from gputop.memory.trace_curve import Curve
-from gputop.memory.words import signed, size
 from gputop.model import clean_text
+from gputop.torch_files.trace.curve import Curve
+from gputop.torch_files.words import signed, size
 from gputop.ui.cells import Line, fit
 from gputop.ui.curve_pane import CurvePane
 from gputop.ui.trace_overview import NO_MEMORY

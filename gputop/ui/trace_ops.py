@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from gputop.memory.trace_callers import FUNCTION
-from gputop.memory.trace_reader import PYTHON
-from gputop.memory.trace_table import Row
-from gputop.memory.words import size
 from gputop.model import clean_text
+from gputop.torch_files.trace.callers import FUNCTION
+from gputop.torch_files.trace.reader import PYTHON
+from gputop.torch_files.trace.table import Row
+from gputop.torch_files.words import size
 from gputop.ui.cells import Line, Span, fit
 from gputop.ui.trace_state import STACKS, TraceState
 from gputop.ui.viewer_pane import ListPane

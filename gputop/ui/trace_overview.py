@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gputop.memory.words import size
 from gputop.model import clean_text
+from gputop.torch_files.words import size
 from gputop.ui.cells import Line, fit, width
 from gputop.ui.trace_state import TraceState
 from gputop.ui.viewer_pane import TextPane

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, Final
 
-from gputop.memory.profiler_trace import Held, Trace
-from gputop.memory.trace_callers import FUNCTION
-from gputop.memory.trace_curve import Curve
-from gputop.memory.trace_table import Row
+from gputop.torch_files.trace.callers import FUNCTION
+from gputop.torch_files.trace.curve import Curve
+from gputop.torch_files.trace.table import Row
+from gputop.torch_files.trace.trace import Held, Trace
 from gputop.ui.view import View
 
 Background = Callable[[Callable[[], Any], Callable[[Any], None]], None]

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputop.memory.profiler_file import UnreadableTrace
-from gputop.memory.profiler_trace import open_trace
-from gputop.memory.trace_callers import FUNCTION
-from gputop.memory.trace_reader import ANNOTATION, DEVICE, DEVICE_ANNOTATION, PYTHON
-from gputop.memory.trace_table import Row
+from gputop.torch_files.trace.callers import FUNCTION
+from gputop.torch_files.trace.file import UnreadableTrace
+from gputop.torch_files.trace.reader import ANNOTATION, DEVICE, DEVICE_ANNOTATION, PYTHON
+from gputop.torch_files.trace.table import Row
+from gputop.torch_files.trace.trace import open_trace
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 ROOT = Path(__file__).resolve().parents[2]

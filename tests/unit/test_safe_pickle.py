@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 
 from gputop import units
-from gputop.memory.safe_pickle import UnreadableFile, load_plain
-from gputop.memory.torch_snapshot import open_snapshot
+from gputop.torch_files.safe_pickle import UnreadableFile, load_plain
+from gputop.torch_files.snapshot.snapshot import open_snapshot
 from tests.unit import allocator_simulator as sim
 
 
@@ -243,7 +243,7 @@ def test_modules_in_the_working_directory_are_not_imported(tmp_path: Path) -> No
     path.write_bytes(sim.dumps(small_snapshot()))
     code = (
         "import sys; sys.path[:] = [p for p in sys.path if p]; from pathlib import Path;"
-        f"from gputop.memory.torch_snapshot import open_snapshot; print(open_snapshot(Path({str(path)!r})).entries)"
+        f"from gputop.torch_files.snapshot.snapshot import open_snapshot; print(open_snapshot(Path({str(path)!r})).entries)"
     )
     root = str(Path(__file__).resolve().parents[2])
     env = {**os.environ, "PYTHONPATH": root}

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from gputop.memory import snapshot_groups as groups
-from gputop.memory.snapshot_diff import difference
-from gputop.memory.snapshot_frames import FrameCollector
-from gputop.memory.snapshot_layout import free_at, segment_uses
-from gputop.memory.snapshot_leaks import leaks, steps
-from gputop.memory.snapshot_oom import out_of_memory
-from gputop.memory.snapshot_overview import coverage, coverage_words, overview
-from gputop.memory.snapshot_phases import phases
-from gputop.memory.torch_snapshot import Device, Snapshot, open_snapshot
+from gputop.torch_files.snapshot import groups as groups
+from gputop.torch_files.snapshot.diff import difference
+from gputop.torch_files.snapshot.frames import FrameCollector
+from gputop.torch_files.snapshot.layout import free_at, segment_uses
+from gputop.torch_files.snapshot.leaks import leaks, steps
+from gputop.torch_files.snapshot.oom import out_of_memory
+from gputop.torch_files.snapshot.overview import coverage, coverage_words, overview
+from gputop.torch_files.snapshot.phases import phases
+from gputop.torch_files.snapshot.snapshot import Device, Snapshot, open_snapshot
 from tests.unit import allocator_simulator as sim
 from tests.unit.allocator_simulator import MIB, Allocator
 

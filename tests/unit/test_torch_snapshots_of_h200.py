@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gputop.memory.snapshot_facts import facts
-from gputop.memory.torch_snapshot import open_snapshot
+from gputop.torch_files.snapshot.facts import facts
+from gputop.torch_files.snapshot.snapshot import open_snapshot
 
 FOLDER = Path(__file__).parent.parent / "data" / "h200"
 KEYS = ("reserved", "allocated", "active", "requested", "inactive_split", "peak_requested")

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
-from gputop.memory.snapshot_groups import TERMS
-from gputop.memory.torch_snapshot import Snapshot, UnreadableFile, open_snapshot
-from gputop.memory.words import size
 from gputop.model import clean_text
+from gputop.torch_files.snapshot.groups import TERMS
+from gputop.torch_files.snapshot.snapshot import Snapshot, UnreadableFile, open_snapshot
+from gputop.torch_files.words import size
 from gputop.ui.cells import Line, Span, fit, width
 from gputop.ui.screens.viewer import ViewerScreen
 from gputop.ui.torch_allocations import AllocationsPane

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from gputop.memory.memory_timeline import MemoryTimeline
-from gputop.memory.profiler_file import UnreadableTrace
-from gputop.memory.profiler_trace import open_profile
-from gputop.memory.words import size
 from gputop.model import clean_text
+from gputop.torch_files.trace.file import UnreadableTrace
+from gputop.torch_files.trace.timeline import MemoryTimeline
+from gputop.torch_files.trace.trace import open_profile
+from gputop.torch_files.words import size
 from gputop.ui.background import in_background
 from gputop.ui.cells import Line, Span, fit, width
 from gputop.ui.screens.viewer import ViewerScreen

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from json import JSONDecoder
 from typing import Any, Final
 
-from gputop.memory.profiler_file import ProfilerFile, Progress, UnreadableTrace
+from gputop.torch_files.trace.file import ProfilerFile, Progress, UnreadableTrace
 
 MAX_EVENT: Final = 1 << 20  # characters after which what is wrong with an event is not that it is read in part
 MAX_HEAD: Final = 1 << 26  # before the events: device properties, a distributed group's ranks

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gputop import units
-from gputop.memory.torch_snapshot import Device
+from gputop.torch_files.snapshot.snapshot import Device
 
 #: The terms of a filter, for help texts.
 TERMS: Final = (

@@ -6,7 +6,7 @@ import bisect
 from dataclasses import dataclass
 from functools import lru_cache
 
-from gputop.memory.torch_snapshot import Device
+from gputop.torch_files.snapshot.snapshot import Device
 
 _DEEPEST = 16
 

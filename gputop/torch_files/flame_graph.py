@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 from xml.sax.saxutils import escape
 
-from gputop.memory.call_tree import Node
-from gputop.memory.words import percent, size
+from gputop.torch_files.call_tree import Node
+from gputop.torch_files.words import percent, size
 
 WIDTH: Final = 1200
 _ROW: Final = 17

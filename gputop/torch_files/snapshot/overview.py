@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Final
 
 from gputop import units
-from gputop.memory import words as words_of
-from gputop.memory.torch_snapshot import ALLOCATED, HOST, INACTIVE, Device
+from gputop.torch_files import words as words_of
+from gputop.torch_files.snapshot.snapshot import ALLOCATED, HOST, INACTIVE, Device
 
 _SMALL_GRANULE: Final = 2 * units.MIB  # what an expandable segment maps and unmaps at a time
 _LARGE_GRANULE: Final = 20 * units.MIB

@@ -19,8 +19,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from gputop.memory.maxima import first, levels, most
-from gputop.memory.profiler_file import ProfilerFile, Progress, UnreadableTrace
+from gputop.torch_files.maxima import first, levels, most
+from gputop.torch_files.trace.file import ProfilerFile, Progress, UnreadableTrace
 
 CATEGORIES: Final = (
     "parameters", "optimizer state", "inputs", "temporaries", "activations", "gradients", "autograd detail", "unknown",

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
-from gputop.memory.safe_pickle import UnreadableFile
 from gputop.model import clean_text
+from gputop.torch_files.safe_pickle import UnreadableFile
 
 HOST: Final = -1  # the device number of pinned host memory (host_segments, 2.14)
 _MOST: Final = 2**63 - 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gputop.memory.snapshot_frames import Frame
-from gputop.memory.snapshot_groups import Filter, by_stack
-from gputop.memory.torch_snapshot import Device
+from gputop.torch_files.snapshot.frames import Frame
+from gputop.torch_files.snapshot.groups import Filter, by_stack
+from gputop.torch_files.snapshot.snapshot import Device
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from gputop import units
-from gputop.memory.snapshot_overview import PoolKey
-from gputop.memory.snapshot_replay import SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_MAP, SEGMENT_UNMAP
-from gputop.memory.torch_snapshot import INACTIVE, Device
+from gputop.torch_files.snapshot.overview import PoolKey
+from gputop.torch_files.snapshot.replay import SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_MAP, SEGMENT_UNMAP
+from gputop.torch_files.snapshot.snapshot import INACTIVE, Device
 
 _ROUND: Final = 512  # a block's size is a multiple
 _UNSPLIT: Final = units.MIB  # a large block is not split when less than this would be left

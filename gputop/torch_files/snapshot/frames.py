@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from gputop.memory.columns import Column
 from gputop.model import clean_text
+from gputop.torch_files.columns import Column
 
 NO_STACK: Final = 0  # the number of the empty stack
 _SAMPLE: Final = 8  # of so many frames one is looked at first

@@ -7,12 +7,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gputop.memory.memory_timeline import MemoryTimeline, is_timeline, read_timeline
-from gputop.memory.profiler_file import ProfilerFile, Progress, UnreadableTrace
-from gputop.memory.trace_callers import ENGINE, is_users
-from gputop.memory.trace_curve import Curve
-from gputop.memory.trace_reader import ANNOTATION, CPU, DEVICE, PYTHON, TraceEvents, read
-from gputop.memory.trace_table import OpTree, Row
+from gputop.torch_files.trace.callers import ENGINE, is_users
+from gputop.torch_files.trace.curve import Curve
+from gputop.torch_files.trace.file import ProfilerFile, Progress, UnreadableTrace
+from gputop.torch_files.trace.reader import ANNOTATION, CPU, DEVICE, PYTHON, TraceEvents, read
+from gputop.torch_files.trace.table import OpTree, Row
+from gputop.torch_files.trace.timeline import MemoryTimeline, is_timeline, read_timeline
 
 _BEYOND: Final = "damaged: its figures sum up to more than 63 bits"
 
@@ -149,7 +149,7 @@ class Reconciliation(NamedTuple):
 
     def words(self) -> str:
         """One line."""
-        from gputop.memory.words import size
+        from gputop.torch_files.words import size
 
         said = (
             f"net of all {self.of} memory events {size(self.net)}; torch's Self column sums to {size(self.torch_sum)}"

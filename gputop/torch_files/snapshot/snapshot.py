@@ -17,14 +17,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from gputop.memory import columns
-from gputop.memory.columns import Column
-from gputop.memory.maxima import first, most
-from gputop.memory.safe_pickle import Progress, UnreadableFile, digest
-from gputop.memory.snapshot_forms import HOST
-from gputop.memory.snapshot_frames import Frames
-from gputop.memory.snapshot_reader import ALLOCATED, INACTIVE, PENDING
-from gputop.memory.snapshot_replay import ACTIONS, ALLOC, FREE_COMPLETED, FREE_REQUESTED, OOM, held_at
+from gputop.torch_files import columns
+from gputop.torch_files.columns import Column
+from gputop.torch_files.maxima import first, most
+from gputop.torch_files.safe_pickle import Progress, UnreadableFile, digest
+from gputop.torch_files.snapshot.forms import HOST
+from gputop.torch_files.snapshot.frames import Frames
+from gputop.torch_files.snapshot.reader import ALLOCATED, INACTIVE, PENDING
+from gputop.torch_files.snapshot.replay import ACTIONS, ALLOC, FREE_COMPLETED, FREE_REQUESTED, OOM, held_at
 
 __all__ = [
     "ACTIONS",
@@ -42,7 +42,7 @@ __all__ = [
     "open_snapshot",
 ]
 
-_DIGESTER: Final = "gputop.memory.snapshot_reader:write"
+_DIGESTER: Final = "gputop.torch_files.snapshot.reader:write"
 
 
 def open_snapshot(path: Path, progress: Progress | None = None) -> Snapshot:

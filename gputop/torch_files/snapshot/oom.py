@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from gputop import units
-from gputop.memory.snapshot_layout import Free, free_at, free_at_dump
-from gputop.memory.snapshot_overview import overview
-from gputop.memory.snapshot_replay import (
+from gputop.torch_files.snapshot.layout import Free, free_at, free_at_dump
+from gputop.torch_files.snapshot.overview import overview
+from gputop.torch_files.snapshot.replay import (
     ALLOC,
     FREE_COMPLETED,
     FREE_REQUESTED,
@@ -17,8 +17,8 @@ from gputop.memory.snapshot_replay import (
     SEGMENT_MAP,
     SEGMENT_UNMAP,
 )
-from gputop.memory.torch_snapshot import Device
-from gputop.memory.words import size
+from gputop.torch_files.snapshot.snapshot import Device
+from gputop.torch_files.words import size
 
 _SMALL: Final = units.MIB  # a request up to this is served from small segments
 _CHANGES: Final = frozenset(

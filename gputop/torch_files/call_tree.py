@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from gputop.memory.snapshot_frames import Frame
+from gputop.torch_files.snapshot.frames import Frame
 
 NO_FRAMES: Final = Frame("(no frames)", "", 0)
 _DEEPEST: Final = 400

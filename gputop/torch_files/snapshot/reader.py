@@ -20,20 +20,13 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any, BinaryIO, Final
 
-from gputop.memory import columns
-from gputop.memory.maxima import levels
-from gputop.memory.safe_pickle import Progress
-from gputop.memory.snapshot_forms import HOST, device_of, top_level
-from gputop.memory.snapshot_frames import FrameCollector
-from gputop.memory.snapshot_replay import (
-    ACTIONS,
-    FREE_COMPLETED,
-    OOM,
-    OTHER,
-    lifetimes,
-    reserved_curve,
-)
 from gputop.model import clean_text
+from gputop.torch_files import columns
+from gputop.torch_files.maxima import levels
+from gputop.torch_files.safe_pickle import Progress
+from gputop.torch_files.snapshot.forms import HOST, device_of, top_level
+from gputop.torch_files.snapshot.frames import FrameCollector
+from gputop.torch_files.snapshot.replay import ACTIONS, FREE_COMPLETED, OOM, OTHER, lifetimes, reserved_curve
 
 INACTIVE, ALLOCATED, PENDING = range(3)
 _STATES: Final = {

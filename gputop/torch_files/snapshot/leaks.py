@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from itertools import compress
 from typing import Final
 
-from gputop.memory.snapshot_groups import Filter
-from gputop.memory.torch_snapshot import ALLOC, Device
+from gputop.torch_files.snapshot.groups import Filter
+from gputop.torch_files.snapshot.snapshot import ALLOC, Device
 
 PARTS: Final = 12  # of a trace whose steps are not known
 _MOST_STEPS: Final = 60

@@ -6,10 +6,10 @@ import csv
 import io
 from typing import Any
 
-from gputop.memory.memory_timeline import CATEGORIES, MemoryTimeline
-from gputop.memory.words import percent, size
 from gputop.model import clean_text
 from gputop.text import left, right
+from gputop.torch_files.trace.timeline import CATEGORIES, MemoryTimeline
+from gputop.torch_files.words import percent, size
 
 
 def by_category(timeline: MemoryTimeline) -> list[dict[str, Any]]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gputop.memory.snapshot_groups import Filter, by_stack
-from gputop.memory.snapshot_leaks import leaks, steps
-from gputop.memory.snapshot_oom import out_of_memory
-from gputop.memory.snapshot_overview import coverage, overview
-from gputop.memory.torch_snapshot import Device, Snapshot
+from gputop.torch_files.snapshot.groups import Filter, by_stack
+from gputop.torch_files.snapshot.leaks import leaks, steps
+from gputop.torch_files.snapshot.oom import out_of_memory
+from gputop.torch_files.snapshot.overview import coverage, overview
+from gputop.torch_files.snapshot.snapshot import Device, Snapshot
 
 SCHEMA = 1
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gputop.memory.snapshot_diff import difference
-from gputop.memory.snapshot_groups import Filter, by_stack, stack_title
-from gputop.memory.snapshot_leaks import leaks, steps
-from gputop.memory.snapshot_oom import out_of_memory
-from gputop.memory.snapshot_overview import Totals, coverage_words, overview
-from gputop.memory.torch_snapshot import Device, Snapshot
-from gputop.memory.words import percent, signed, size
 from gputop.model import clean_text
+from gputop.torch_files.snapshot.diff import difference
+from gputop.torch_files.snapshot.groups import Filter, by_stack, stack_title
+from gputop.torch_files.snapshot.leaks import leaks, steps
+from gputop.torch_files.snapshot.oom import out_of_memory
+from gputop.torch_files.snapshot.overview import Totals, coverage_words, overview
+from gputop.torch_files.snapshot.snapshot import Device, Snapshot
+from gputop.torch_files.words import percent, signed, size
 
 
 def summary(

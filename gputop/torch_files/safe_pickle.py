@@ -172,7 +172,9 @@ def _nameless_file() -> int:
             return os.dup(file.fileno())
 
 
-_START: Final = "import sys; sys.path.append(sys.argv[1]); from gputop.memory import safe_pickle; safe_pickle.child()"
+_START: Final = (
+    "import sys; sys.path.append(sys.argv[1]); from gputop.torch_files import safe_pickle; safe_pickle.child()"
+)
 
 
 def _run_child(source: int, result: BinaryIO, digester: str, progress: Progress | None) -> None:
