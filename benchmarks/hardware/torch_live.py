@@ -61,13 +61,13 @@ def told(fine: bool, words: str) -> None:
 
 
 def watch(directory: Path) -> None:
-    from gputop.processes import torch_reports
-    from gputop.processes.torch_memory import torch_memory
     from gputop.procfs.reader import ProcHostReader
     from gputop.sampling.bus import Bus
     from gputop.sampling.history import NoHistory
     from gputop.sampling.poller import Poller
     from gputop.sources.nvml import NvmlSource
+    from gputop.torch_monitor import reports
+    from gputop.torch_monitor.process_memory import torch_memory
 
     script = directory / "leaking_training.py"
     script.write_text(TRAINING)
@@ -98,7 +98,7 @@ def watch(directory: Path) -> None:
                 compared, off = compared + 1, off + (not same)
                 outside = split.outside
             if asked is None and number >= 12:
-                asked = torch_reports.ask(row.key, os.getuid(), "dump")
+                asked = reports.ask(row.key, os.getuid(), "dump")
             answer = next((a for a in row.torch.answers if a.id == asked), None)
         if answer is not None or time.monotonic() > until:
             break

@@ -21,7 +21,7 @@ from gputop.procfs.process import FollowedProcess, Users, patience
 from gputop.procfs.stat import MAX_PID, STAT_BYTES, Stat, is_thread, parse_stat
 
 if TYPE_CHECKING:
-    from gputop.processes.torch_reports import TorchReports
+    from gputop.torch_monitor.reports import TorchReports
 
 
 class ProcHostReader:
@@ -79,7 +79,7 @@ class ProcHostReader:
     def torch_reports(self, facts: Mapping[int, HostFacts]) -> Mapping[int, TorchReport]:
         """See :meth:`gputop.processes.HostReader.torch_reports`."""
         if self._torch is None:
-            from gputop.processes.torch_reports import TorchReports  # not needed for the first picture
+            from gputop.torch_monitor.reports import TorchReports  # not needed for the first picture
 
             self._torch = TorchReports()
         return self._torch.read(facts)

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from gputop.model import GpuProcess, RowKey, Snapshot
-from gputop.processes.torch_memory import torch_memory
 from gputop.sampling.history import BUCKET_SECONDS, BUCKETS, NAN, Buckets
+from gputop.torch_monitor.process_memory import torch_memory
 
 MOST: Final = 64  # processes that are followed: the largest
 MOST_PHASES: Final = 8

@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 from gputop import units
 from gputop.leaks.report import Gap
 from gputop.model import Gpu, GpuProcess, Severity, memory_by_pid
-from gputop.processes.torch_memory import torch_memory
 from gputop.sampling.history import Trend
 from gputop.settings import Settings, Thresholds
+from gputop.torch_monitor.process_memory import torch_memory
 from gputop.ui.cells import width
 
 UNATTRIBUTED_SHOWN: Final = 512 * units.MIB  # the normal gap on an H200 is 43 MiB

@@ -7,8 +7,8 @@ from typing import Final
 
 from gputop import units
 from gputop.model import Gpu, GpuProcess
-from gputop.processes.torch_memory import TorchMemory, torch_memory
 from gputop.sampling.history import Buckets
+from gputop.torch_monitor.process_memory import TorchMemory, torch_memory
 from gputop.ui.cells import Line, Span, fit
 from gputop.ui.gpu_parts import tall_sparkline
 from gputop.ui.palette import gpu_role, soft_role

@@ -10,7 +10,7 @@ from gputop import units
 from gputop.leaks.attribution import attribute
 from gputop.leaks.report import LeakReport
 from gputop.model import Gpu, GpuProcess, LeakVerdict, ProcessKey, Severity, Snapshot, Verdict
-from gputop.processes.torch_memory import TorchMemory, torch_memory
+from gputop.torch_monitor.process_memory import TorchMemory, torch_memory
 
 MOST_PROCESSES: Final = 8
 WORTH_SAYING: Final = 512 * units.MIB

@@ -16,11 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputop.model import Gpu, GpuProcess, HostFacts, ProcessKey, TorchDevice, TorchReport
-from gputop.processes import torch_reports
-from gputop.processes.torch_reports import BadReport, TorchReports, ask, parse
 from gputop.procfs.reader import ProcHostReader
 from gputop.sampling.snapshot_builder import Assembler
-from gputop.torch_monitor import runtime
+from gputop.torch_monitor import reports, runtime
+from gputop.torch_monitor.reports import BadReport, TorchReports, ask, parse
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = ProcessKey(os.getpid(), runtime.start_ticks(os.getpid()))
@@ -275,7 +274,7 @@ def test_hundreds_of_other_processes_cost_a_listing_not_a_look_each(
         looked.append(name)
         return stat(name, **more)
 
-    monkeypatch.setattr(torch_reports.os, "stat", counted)
+    monkeypatch.setattr(reports.os, "stat", counted)
     facts = {pid: HostFacts(ProcessKey(pid, 1), 0.0, uid=os.getuid()) for pid in range(1000, 1500)}
     assert TorchReports().read(facts) == {}
     assert looked == []

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from textual import events
 
 from gputop.model import GpuProcess, Snapshot, TorchAnswer
-from gputop.processes import torch_reports
+from gputop.torch_monitor import reports
 from gputop.ui.background import in_background
 from gputop.ui.cells import Line, fit
 from gputop.ui.view import View
@@ -120,7 +120,7 @@ class TorchAskScreen(Dialog[Path | None]):
             self.dismiss(None)
             return
         try:
-            self._id = torch_reports.ask(process.key, process.host.uid, choice.action)
+            self._id = reports.ask(process.key, process.host.uid, choice.action)
             self._asked_at = time.monotonic()
         except OSError as error:
             self._words, self._done = f"It cannot be asked: {error.strerror or error}", True
