@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from gputop.commands import COMMANDS
-from gputop.commands.common import Refusal, print_out, scenarios
-from gputop.commands.parsers import command_module, command_parser, main_parser
+from gputop.commands.shared.arguments import Refusal, print_out, scenarios
+from gputop.commands.shared.parsers import command_module, command_parser, main_parser
 
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141  # as if SIGPIPE had ended it

@@ -7,7 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Final
 
 from gputop.commands import COMMANDS
-from gputop.commands.common import print_out
+from gputop.commands.shared.arguments import print_out
 
 if TYPE_CHECKING:
     from gputop.outputs.completion import Command
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
 
 def commands() -> list[Command]:
     """gputop itself and all its subcommands, as their parsers have them."""
-    from gputop.commands.parsers import command_module, command_parser, main_parser
+    from gputop.commands.shared.parsers import command_module, command_parser, main_parser
     from gputop.outputs.completion import describe
 
     known = _known()

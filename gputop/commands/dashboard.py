@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
-from gputop.commands.common import (
+from gputop.commands.shared.arguments import (
     TRY_ONCE,
     Machine,
     Refusal,
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     if first is not None:
         only_asked(first, options, settings)
     if settings.alarms:
-        from gputop.commands.dashboard_alarms import watch
+        from gputop.commands.shared.dashboard_alarms import watch
 
         problems = (*problems, *watch(settings, poller, bus, machine.host.exists))
     status = app.run(
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _demo(options: argparse.Namespace, history: History) -> Machine:
-    from gputop.commands.demo import PAST, STORIES, RewindableClock, remember
+    from gputop.commands.shared.demo_past import PAST, STORIES, RewindableClock, remember
 
     clock = RewindableClock()
     if options.demo not in STORIES:

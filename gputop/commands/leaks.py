@@ -13,7 +13,14 @@ import time
 from pathlib import Path
 from typing import Final
 
-from gputop.commands.common import add_source_options, is_terminal, machine_of, only_asked, print_out, settings_of
+from gputop.commands.shared.arguments import (
+    add_source_options,
+    is_terminal,
+    machine_of,
+    only_asked,
+    print_out,
+    settings_of,
+)
 
 FOUND: Final = 1
 UNSURE: Final = 2
@@ -50,7 +57,7 @@ def _duration(text: str) -> float:
 
 
 def run(options: argparse.Namespace) -> int:
-    from gputop.commands.headless import Headless, say
+    from gputop.commands.shared.headless import Headless, say
     from gputop.model import Snapshot, Verdict
 
     settings, _, problems = settings_of(options)

@@ -12,7 +12,7 @@ import time
 from typing import Final
 
 from gputop.commands import COMMANDS
-from gputop.commands.common import is_terminal, print_out
+from gputop.commands.shared.arguments import is_terminal, print_out
 
 _EPILOG: Final = "gputop man > ~/.local/share/man/man1/gputop.1 makes `man gputop` find it."
 
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
 def source() -> str:
     """The page of gputop and all its subcommands, as their parsers have them."""
     from gputop import __version__
-    from gputop.commands.parsers import command_module, command_parser, main_parser
+    from gputop.commands.shared.parsers import command_module, command_parser, main_parser
     from gputop.outputs.man_page import page
 
     moment = time.gmtime(int(os.environ.get("SOURCE_DATE_EPOCH") or time.time()))

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from gputop.commands.common import NO_ANSWER, is_terminal, machine_of, only_asked, print_out, settings_of
+from gputop.commands.shared.arguments import NO_ANSWER, is_terminal, machine_of, only_asked, print_out, settings_of
 
 if TYPE_CHECKING:
     from gputop.model import Snapshot

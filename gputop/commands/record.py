@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from gputop import units
-from gputop.commands.common import (
+from gputop.commands.shared.arguments import (
     Refusal,
     add_source_options,
     as_setting,
@@ -21,7 +21,7 @@ from gputop.commands.common import (
     settings_of,
     whole_number,
 )
-from gputop.commands.headless import Headless, say
+from gputop.commands.shared.headless import Headless, say
 from gputop.selection import only
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from gputop.commands.common import Refusal, add_viewer_arguments, as_setting, print_out, settings_of
+from gputop.commands.shared.arguments import Refusal, add_viewer_arguments, as_setting, print_out, settings_of
 
 UNREADABLE: Final = 1
 

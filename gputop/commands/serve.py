@@ -10,7 +10,14 @@ import re
 from pathlib import Path
 from typing import Final
 
-from gputop.commands.common import Refusal, add_source_options, as_setting, machine_of, only_asked, settings_of
+from gputop.commands.shared.arguments import (
+    Refusal,
+    add_source_options,
+    as_setting,
+    machine_of,
+    only_asked,
+    settings_of,
+)
 
 #: Not taken in Prometheus' list of default port allocations: its range 9100-9999 has been full since 2023, new entries
 #: go on from 10000, and this is far from both; it is below the ports Linux gives to outgoing connections.
@@ -52,7 +59,7 @@ def address(text: str) -> tuple[str, int]:
 
 
 def run(options: argparse.Namespace) -> int:
-    from gputop.commands.headless import Headless, say
+    from gputop.commands.shared.headless import Headless, say
     from gputop.outputs.web_config import WebConfig, WebConfigError, load
 
     settings, _, problems = settings_of(options)

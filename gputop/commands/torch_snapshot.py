@@ -14,7 +14,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from gputop.commands.common import Refusal, add_viewer_arguments, is_terminal, print_out, spreadsheet_text, whole_number
+from gputop.commands.shared.arguments import (
+    Refusal,
+    add_viewer_arguments,
+    is_terminal,
+    print_out,
+    spreadsheet_text,
+    whole_number,
+)
 
 if TYPE_CHECKING:
     from gputop.torch_files.snapshot.groups import Filter
@@ -90,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _view(options: argparse.Namespace) -> int:
-    from gputop.commands.common import settings_of
+    from gputop.commands.shared.arguments import settings_of
     from gputop.ui import viewer_app
     from gputop.ui.screens.torch_snapshot import TorchSnapshotScreen
 

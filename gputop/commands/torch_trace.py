@@ -20,7 +20,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from gputop.commands.common import Refusal, add_viewer_arguments, is_terminal, print_out, spreadsheet_text, whole_number
+from gputop.commands.shared.arguments import (
+    Refusal,
+    add_viewer_arguments,
+    is_terminal,
+    print_out,
+    spreadsheet_text,
+    whole_number,
+)
 
 if TYPE_CHECKING:
     from gputop.torch_files.trace.table import Row
@@ -140,7 +147,7 @@ def _wants_viewer(options: argparse.Namespace) -> bool:
 
 
 def _view(options: argparse.Namespace) -> int:
-    from gputop.commands.common import settings_of
+    from gputop.commands.shared.arguments import settings_of
     from gputop.ui import viewer_app
     from gputop.ui.screens.torch_trace import TorchTraceScreen
 

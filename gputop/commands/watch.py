@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from gputop.commands.common import (
+from gputop.commands.shared.arguments import (
     Refusal,
     add_source_options,
     as_setting,
@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
         from gputop.alarms.conditions import EXAMPLES
 
         raise Refusal(f"nothing to watch for: --when CONDITION, or [[alarms]] in {locations.short(path)}. {EXAMPLES}")
-    from gputop.commands.headless import say
+    from gputop.commands.shared.headless import say
 
     for words in problems:
         say(words)
@@ -148,7 +148,7 @@ def _rules(options: argparse.Namespace, settings: Settings) -> list[tuple[Condit
 def _once(rules: list[tuple[Condition, Actions]], options: argparse.Namespace, settings: Settings) -> int:
     from gputop.alarms.delivery import Deliveries
     from gputop.alarms.engine import once
-    from gputop.commands.headless import say
+    from gputop.commands.shared.headless import say
     from gputop.sampling.bus import AlarmRaised
     from gputop.sampling.one_shot import sample
 
@@ -209,7 +209,7 @@ def _watch(rules: list[tuple[Condition, Actions]], options: argparse.Namespace, 
     from gputop.alarms.conditions import host_pids
     from gputop.alarms.delivery import Deliveries
     from gputop.alarms.engine import Alarms
-    from gputop.commands.headless import Headless, say
+    from gputop.commands.shared.headless import Headless, say
     from gputop.selection import only
 
     everywhere = _everywhere(options)

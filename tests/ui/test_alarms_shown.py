@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.commands.dashboard_alarms import watch
+from gputop.commands.shared.dashboard_alarms import watch
 from gputop.sampling.bus import Alarm, AlarmCleared, AlarmRaised, Bus
 from gputop.sampling.history import History
 from gputop.sampling.poller import Poller

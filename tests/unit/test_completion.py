@@ -14,7 +14,7 @@ import pexpect
 import pytest
 
 from gputop.commands import COMMANDS, completion, man
-from gputop.commands.parsers import command_module, command_parser, main_parser
+from gputop.commands.shared.parsers import command_module, command_parser, main_parser
 from gputop.outputs.completion import bash, describe, fish, zsh
 from gputop.outputs.man_page import page
 

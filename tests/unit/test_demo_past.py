@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from gputop.commands import demo
-from gputop.commands.demo import PAST, STEP, RewindableClock, remember
+from gputop.commands.shared import demo_past
+from gputop.commands.shared.demo_past import PAST, STEP, RewindableClock, remember
 from gputop.model import Snapshot
 from gputop.sampling.history import History
 from gputop.sources.simulated import simulated_machine
@@ -37,7 +37,7 @@ def remembered() -> list[float]:
 def test_the_chart_of_a_demo_on_a_busy_machine_has_no_hole_before_now(
     monkeypatch: pytest.MonkeyPatch, patience: float
 ) -> None:
-    monkeypatch.setattr(demo, "PATIENCE", patience)
+    monkeypatch.setattr(demo_past, "PATIENCE", patience)
     times = remembered()
     assert all(later - earlier == pytest.approx(STEP, abs=0.01) for earlier, later in pairwise(times))
     assert time.time() - times[-1] < 2 * STEP

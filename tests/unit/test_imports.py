@@ -40,7 +40,13 @@ HEAVY = ("textual", "rich", "plotext", "asyncio")
 def test_version_imports_nothing_of_ours_but_the_command_line() -> None:
     modules = imported("--version")
     assert {module for module in modules if module.startswith("gputop")} == {
-        *("gputop", "gputop.cli", "gputop.commands", "gputop.commands.common", "gputop.commands.parsers")
+        *(
+            "gputop",
+            "gputop.cli",
+            "gputop.commands",
+            "gputop.commands.shared.arguments",
+            "gputop.commands.shared.parsers",
+        )
     }
     assert not modules & {*HEAVY, "pynvml", "psutil", "tomllib", "platformdirs", "ctypes"}
 

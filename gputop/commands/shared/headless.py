@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Collection
 from typing import Final
 
-from gputop.commands.common import Machine
+from gputop.commands.shared.arguments import Machine
 from gputop.model import Snapshot
 from gputop.sampling.bus import Bus, SnapshotTaken
 from gputop.sampling.history import NoHistory

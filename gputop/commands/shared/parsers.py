@@ -9,7 +9,7 @@ from typing import Any
 
 from gputop import __version__
 from gputop.commands import COMMANDS
-from gputop.commands.common import add_source_options, as_setting
+from gputop.commands.shared.arguments import add_source_options, as_setting
 
 
 def command_module(name: str) -> Any:
