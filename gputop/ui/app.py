@@ -24,15 +24,16 @@ from gputop.sampling.sampler import Sampler
 from gputop.settings import Settings
 from gputop.signals.protocol import Signals
 from gputop.text import unicode_works
-from gputop.ui import leaving, plain_widgets
-from gputop.ui.board import Board
-from gputop.ui.crash import ReportingApp
-from gputop.ui.glyphs import ASCII, UNICODE
+from gputop.ui import leaving
 from gputop.ui.insight import Insight
 from gputop.ui.messages import GpuEvent, ReportArrived, SnapshotArrived
-from gputop.ui.palette import THEMES, Palette, theme_to_show
 from gputop.ui.raised_alarms import RaisedAlarms
 from gputop.ui.screens.dashboard import Dashboard
+from gputop.ui.toolkit import plain_widgets
+from gputop.ui.toolkit.crash import ReportingApp
+from gputop.ui.toolkit.glyphs import ASCII, UNICODE
+from gputop.ui.toolkit.line_widget import Board
+from gputop.ui.toolkit.palette import THEMES, Palette, theme_to_show
 from gputop.ui.view import View
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from typing import Final
 
 from gputop.model import clean_text
 from gputop.sampling.history import History
-from gputop.ui.cells import Line
 from gputop.ui.chart_picture import Curve, Look, Painter, Pane
+from gputop.ui.toolkit.cells import Line
 
 SHARE: Final = 0.025  # of a core, at most
 LEAST_INTERVAL: Final = 1.0  # seconds between two pictures of the same size and subject

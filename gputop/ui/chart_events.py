@@ -7,9 +7,9 @@ from typing import Final
 
 from gputop.model import Severity
 from gputop.sampling.journal import Event, Kind
-from gputop.ui.cells import Line, line_width, width
 from gputop.ui.chart_picture import Look
 from gputop.ui.chart_scale import TimeAxis
+from gputop.ui.toolkit.cells import Line, line_width, width
 
 LETTERS: Final = {
     Kind.START: "s",

@@ -10,11 +10,11 @@ from collections.abc import Hashable, Sequence
 from itertools import pairwise
 
 from gputop.torch_files.words import size
-from gputop.ui.cells import Line, Span, fit, width
+from gputop.ui.toolkit.cells import Line, Span, fit, width
+from gputop.ui.toolkit.frame import Hint
+from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.view import View
 from gputop.ui.viewer_pane import Pane
-from gputop.ui.widgets.frame import Hint
-from gputop.ui.wrap import wrap
 
 _AXIS = 9  # cells of the labels at the left
 _LEAST = 20  # entries of the deepest zoom

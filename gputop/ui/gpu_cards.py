@@ -6,8 +6,6 @@ from typing import Final
 
 from gputop import units
 from gputop.model import Gpu, Severity
-from gputop.ui.cells import Line, Span, fit, width
-from gputop.ui.glyphs import gauge
 from gputop.ui.gpu_parts import (
     GpuDrawing,
     memory_bar,
@@ -17,7 +15,9 @@ from gputop.ui.gpu_parts import (
 )
 from gputop.ui.gpu_state import STYLE_OF, memory_remark, remarks, severity_of, temperature_severity
 from gputop.ui.layout import TALL_CARD_LINES
-from gputop.ui.palette import load_role
+from gputop.ui.toolkit.cells import Line, Span, fit, width
+from gputop.ui.toolkit.glyphs import gauge
+from gputop.ui.toolkit.palette import load_role
 from gputop.ui.view import View
 
 CURVE_LINES: Final = 3

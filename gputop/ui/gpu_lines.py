@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from gputop import units
-from gputop.ui.cells import Line, Span, fit, width
-from gputop.ui.glyphs import gauge
 from gputop.ui.gpu_parts import (
     GpuDrawing,
     figure,
@@ -22,7 +20,9 @@ from gputop.ui.gpu_parts import (
     temperature_span,
 )
 from gputop.ui.gpu_state import Remark, memory_remark, remarks
-from gputop.ui.palette import load_role
+from gputop.ui.toolkit.cells import Line, Span, fit, width
+from gputop.ui.toolkit.glyphs import gauge
+from gputop.ui.toolkit.palette import load_role
 from gputop.ui.view import View
 
 

@@ -12,7 +12,7 @@ from gputop.model import Gpu, GpuProcess, Severity, memory_by_pid
 from gputop.sampling.history import Trend
 from gputop.settings import Settings, Thresholds
 from gputop.torch_monitor.process_memory import torch_memory
-from gputop.ui.cells import width
+from gputop.ui.toolkit.cells import width
 
 UNATTRIBUTED_SHOWN: Final = 512 * units.MIB  # the normal gap on an H200 is 43 MiB
 XID_SHOWN: Final = 600.0  # seconds

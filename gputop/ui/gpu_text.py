@@ -10,15 +10,15 @@ from gputop import units
 from gputop.leaks.report import LeakReport
 from gputop.model import Gpu, GpuFacts, Severity, Snapshot, event_reasons
 from gputop.sampling.history import History
-from gputop.ui.cells import Line, Span, fit
 from gputop.ui.detail_history import DetailHistory
-from gputop.ui.glyphs import gauge
 from gputop.ui.gpu_parts import tall_sparkline
 from gputop.ui.leak_text import about_gap, about_holders
-from gputop.ui.palette import gpu_role, load_role, soft_role
+from gputop.ui.toolkit.cells import Line, Span, fit
+from gputop.ui.toolkit.glyphs import gauge
+from gputop.ui.toolkit.palette import gpu_role, load_role, soft_role
+from gputop.ui.toolkit.scrolling_page import Part, field, spread
+from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.view import View
-from gputop.ui.widgets.sheet import Part, field, spread
-from gputop.ui.wrap import wrap
 
 _SEVERITY: Final = {
     Severity.NORMAL: ("dim", ""),

@@ -14,10 +14,10 @@ from gputop.signals.outcome import Endings
 from gputop.signals.scope import Extent
 from gputop.signals.state import Stage
 from gputop.signals.termination import Course, Step
-from gputop.ui.cells import Line, fit
+from gputop.ui.toolkit.cells import Line, fit
+from gputop.ui.toolkit.frame import on
+from gputop.ui.toolkit.text_entry import Entry
 from gputop.ui.view import View
-from gputop.ui.widgets.entry import Entry
-from gputop.ui.widgets.frame import on
 
 
 class Choice(NamedTuple):

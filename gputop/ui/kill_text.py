@@ -12,10 +12,10 @@ from gputop.signals.outcome import Endings
 from gputop.signals.protocol import Target
 from gputop.signals.state import Ending, Stage
 from gputop.signals.warnings import cautions
-from gputop.ui.cells import Line, Span, fit, width
-from gputop.ui.palette import gpu_role
+from gputop.ui.toolkit.cells import Line, Span, fit, width
+from gputop.ui.toolkit.palette import gpu_role
+from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.view import View
-from gputop.ui.wrap import wrap
 
 _STYLES: Final = {
     Stage.WAITING: "dim",

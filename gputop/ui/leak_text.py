@@ -6,10 +6,10 @@ import time
 
 from gputop.leaks.report import Gap, Ghost, LeakReport
 from gputop.model import LeakVerdict
-from gputop.ui.cells import Line
 from gputop.ui.process_lines import VERDICT_ROLES
+from gputop.ui.toolkit.cells import Line
+from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.view import View
-from gputop.ui.wrap import wrap
 
 
 def about_verdict(verdict: LeakVerdict, report: LeakReport, view: View, cells: int) -> list[Line]:

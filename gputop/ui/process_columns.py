@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 from gputop import settings, units
 from gputop.model import HostFacts
 from gputop.settings import Thresholds
-from gputop.ui.palette import gpu_role
 from gputop.ui.process_mark import Mark
 from gputop.ui.process_row import Row, place_of
+from gputop.ui.toolkit.palette import gpu_role
 from gputop.ui.view import View
 
 Cell = tuple[str, str]

@@ -10,8 +10,8 @@ from typing import Final
 from rich.cells import set_cell_size
 
 from gputop import units
-from gputop.ui.cells import Span, plain, skip, width
 from gputop.ui.process_row import Row
+from gputop.ui.toolkit.cells import Span, plain, skip, width
 
 _INTERPRETER: Final = re.compile(r"(python|pypy|bash|sh|zsh|perl|ruby|node|julia)[\d.]*")
 #: Options of an interpreter and then its script, or ``-m`` and a module.

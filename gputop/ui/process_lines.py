@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from gputop.model import Verdict
-from gputop.ui.cells import Line, Span, fit, line_width, width
-from gputop.ui.glyphs import ASCII
 from gputop.ui.process_columns import Layout, Moment
 from gputop.ui.process_command import cell_spans, clip, cut, spans_width
 from gputop.ui.process_mark import Mark
 from gputop.ui.process_row import Row
+from gputop.ui.toolkit.cells import Line, Span, fit, line_width, width
+from gputop.ui.toolkit.glyphs import ASCII
 from gputop.ui.view import View
 
 _ASCII_BRANCHES: Final = str.maketrans({"├": "|", "│": "|", "└": "`"})

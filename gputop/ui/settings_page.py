@@ -9,13 +9,13 @@ from typing import Final, NamedTuple
 
 from gputop.locations import short
 from gputop.settings import Settings
-from gputop.ui.cells import Line, Span, fit, width
-from gputop.ui.glyphs import Glyphs
 from gputop.ui.options import Choice, Level, Option, ResetAll
 from gputop.ui.settings_sections import Section
-from gputop.ui.widgets.entry import Entry
-from gputop.ui.widgets.frame import clip, on
-from gputop.ui.wrap import wrap
+from gputop.ui.toolkit.cells import Line, Span, fit, width
+from gputop.ui.toolkit.frame import clip, on
+from gputop.ui.toolkit.glyphs import Glyphs
+from gputop.ui.toolkit.text_entry import Entry
+from gputop.ui.toolkit.wrap import wrap
 
 _LABEL: Final = 16  # cells
 _LONG_LABEL: Final = 23

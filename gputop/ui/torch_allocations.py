@@ -8,12 +8,12 @@ from typing import Final
 from gputop.torch_files.call_tree import Node, call_tree
 from gputop.torch_files.snapshot.groups import Group, stack_title
 from gputop.torch_files.words import percent, size
-from gputop.ui.cells import Line, Span, fit
+from gputop.ui.toolkit.cells import Line, Span, fit
+from gputop.ui.toolkit.frame import Hint
 from gputop.ui.torch_flame import FlameGraph
 from gputop.ui.torch_pane import SnapshotPane, stack_lines
 from gputop.ui.torch_state import TorchState
 from gputop.ui.viewer_pane import ListPane
-from gputop.ui.widgets.frame import Hint
 
 _MOMENTS: Final = ("now", "peak", "cursor")
 _SHAPES: Final = ("table", "tree", "flame")

@@ -13,13 +13,13 @@ from gputop.torch_files.snapshot.oom import OutOfMemory, out_of_memory
 from gputop.torch_files.snapshot.snapshot import INACTIVE, PENDING, Device
 from gputop.torch_files.snapshot.summary import counterpart
 from gputop.torch_files.words import percent, signed, size
-from gputop.ui.cells import Line, Span, fit
-from gputop.ui.glyphs import levels
+from gputop.ui.toolkit.cells import Line, Span, fit
+from gputop.ui.toolkit.frame import Hint
+from gputop.ui.toolkit.glyphs import levels
+from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.torch_pane import NO_TRACE, SnapshotPane, stack_lines
 from gputop.ui.torch_state import TorchState
 from gputop.ui.viewer_pane import ListPane
-from gputop.ui.widgets.frame import Hint
-from gputop.ui.wrap import wrap
 
 _SPARK: Final = 24
 

@@ -7,10 +7,10 @@ from typing import Any
 from gputop.torch_files.snapshot.overview import Totals, coverage_words, overview
 from gputop.torch_files.snapshot.summary import figures
 from gputop.torch_files.words import percent, size
-from gputop.ui.cells import Line, Span, fit, width
+from gputop.ui.toolkit.cells import Line, Span, fit, width
+from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.torch_pane import SnapshotPane
 from gputop.ui.viewer_pane import TextPane
-from gputop.ui.wrap import wrap
 
 
 class OverviewPane(SnapshotPane, TextPane):

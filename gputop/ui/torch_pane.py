@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gputop.torch_files.snapshot.frames import Frame
 from gputop.torch_files.snapshot.snapshot import Device
-from gputop.ui.cells import Line, Span, fit, width
+from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.torch_state import TorchState
 from gputop.ui.viewer_pane import Pane
 

@@ -9,11 +9,11 @@ from gputop import units
 from gputop.model import Gpu, GpuProcess
 from gputop.sampling.history import Buckets
 from gputop.torch_monitor.process_memory import TorchMemory, torch_memory
-from gputop.ui.cells import Line, Span, fit
 from gputop.ui.gpu_parts import tall_sparkline
-from gputop.ui.palette import gpu_role, soft_role
+from gputop.ui.toolkit.cells import Line, Span, fit
+from gputop.ui.toolkit.palette import gpu_role, soft_role
+from gputop.ui.toolkit.scrolling_page import field, spread
 from gputop.ui.view import View
-from gputop.ui.widgets.sheet import field, spread
 
 _LABEL: Final = 16
 

@@ -10,11 +10,11 @@ from gputop.torch_files.trace.callers import FUNCTION
 from gputop.torch_files.trace.reader import PYTHON
 from gputop.torch_files.trace.table import Row
 from gputop.torch_files.words import size
-from gputop.ui.cells import Line, Span, fit
+from gputop.ui.toolkit.cells import Line, Span, fit
+from gputop.ui.toolkit.frame import Hint
+from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.trace_state import STACKS, TraceState
 from gputop.ui.viewer_pane import ListPane
-from gputop.ui.widgets.frame import Hint
-from gputop.ui.wrap import wrap
 
 _LEAST_NAME: Final = 24  # cells
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from gputop.model import clean_text
 from gputop.torch_files.words import size
-from gputop.ui.cells import Line, fit, width
+from gputop.ui.toolkit.cells import Line, fit, width
+from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.trace_state import TraceState
 from gputop.ui.viewer_pane import TextPane
-from gputop.ui.wrap import wrap
 
 _LABEL = 14
 _HELD = 4  # lines about what was held at a peak

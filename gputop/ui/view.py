@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from gputop import units
 from gputop.settings import Settings
-from gputop.ui.glyphs import Glyphs
+from gputop.ui.toolkit.glyphs import Glyphs
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,7 +157,7 @@ def drawn_whole(terminal: Terminal) -> bool:
 
 def cursor_line(terminal: Terminal) -> str:
     """The text of the line the cursor is on, told by its background; empty where there is none."""
-    from gputop.ui.palette import DARK
+    from gputop.ui.toolkit.palette import DARK
 
     background = DARK.variables["block-cursor-background"].lstrip("#")
     for cells in terminal.cells():

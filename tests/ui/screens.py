@@ -14,10 +14,10 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 
 from gputop.settings import DEFAULTS
-from gputop.ui.board import Board
-from gputop.ui.glyphs import UNICODE
 from gputop.ui.keys import TORN
-from gputop.ui.palette import DARK, THEMES
+from gputop.ui.toolkit.glyphs import UNICODE
+from gputop.ui.toolkit.line_widget import Board
+from gputop.ui.toolkit.palette import DARK, THEMES
 from gputop.ui.view import View
 
 VIEW = View(DEFAULTS, UNICODE)

@@ -15,7 +15,7 @@ from gputop.sampling.poller import Poller
 from gputop.settings import DEFAULTS, AlarmRule, Settings
 from gputop.sources.simulated import simulated_machine
 from gputop.ui.app import GputopApp
-from gputop.ui.board import Board
+from gputop.ui.toolkit.line_widget import Board
 from tests.ui.screens import until
 
 

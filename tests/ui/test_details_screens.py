@@ -16,10 +16,10 @@ from gputop.sampling.snapshot_builder import Assembler, assemble
 from gputop.signals.protocol import Target
 from gputop.sources.simulated import simulated_machine
 from gputop.ui.detail_history import MOST, DetailHistory
-from gputop.ui.glyphs import ASCII
 from gputop.ui.screens.gpu import GpuScreen
 from gputop.ui.screens.kill import KillScreen
 from gputop.ui.screens.process import ProcessScreen
+from gputop.ui.toolkit.glyphs import ASCII
 from gputop.ui.view import View
 from tests.ui.screens import TORN_KEYS, VIEW, flat, showing, until
 from tests.ui.test_help_screen import whole_text

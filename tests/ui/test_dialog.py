@@ -9,10 +9,10 @@ import pytest
 from textual.app import App, ComposeResult
 from textual.screen import Screen
 
-from gputop.ui import exact_output
-from gputop.ui.board import Board
-from gputop.ui.palette import THEMES
 from gputop.ui.screens.sort import SortScreen
+from gputop.ui.toolkit import exact_output
+from gputop.ui.toolkit.line_widget import Board
+from gputop.ui.toolkit.palette import THEMES
 from tests.ui.screens import VIEW, until
 
 

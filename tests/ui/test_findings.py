@@ -22,7 +22,6 @@ from gputop.settings import DEFAULTS, Settings
 from gputop.signals.scope import Extent
 from gputop.sources.simulated import simulated_machine
 from gputop.ui.app import GputopApp
-from gputop.ui.board import Board
 from gputop.ui.chart_events import with_events
 from gputop.ui.chart_picture import Look
 from gputop.ui.insight import Insight
@@ -35,6 +34,7 @@ from gputop.ui.process_rows import ProcessRows
 from gputop.ui.screens.events import EventsScreen
 from gputop.ui.screens.findings import departed_row
 from gputop.ui.screens.kill import KillScreen
+from gputop.ui.toolkit.line_widget import Board
 from tests.ui.screens import VIEW, flat, showing, until
 from tests.unit.process_data import GIB, TAKEN_AT, facts, gpu, process, snapshot
 

@@ -16,12 +16,12 @@ from textual.screen import Screen
 from gputop.model import Gpu, Snapshot
 from gputop.sampling.history import History
 from gputop.settings import Settings
-from gputop.ui import exact_output
-from gputop.ui.board import changed_regions
-from gputop.ui.cells import line_width
 from gputop.ui.chart_picture import Painter
-from gputop.ui.glyphs import ASCII, UNICODE
-from gputop.ui.palette import THEMES
+from gputop.ui.toolkit import exact_output
+from gputop.ui.toolkit.cells import line_width
+from gputop.ui.toolkit.glyphs import ASCII, UNICODE
+from gputop.ui.toolkit.line_widget import changed_regions
+from gputop.ui.toolkit.palette import THEMES
 from gputop.ui.view import View
 from gputop.ui.widgets.history_chart import HistoryChart, arrange
 

@@ -13,11 +13,11 @@ from gputop.model import Finding, LeakVerdict, ProcessKey, Snapshot, Verdict, re
 from gputop.sampling.bus import Bus
 from gputop.settings import DEFAULTS
 from gputop.signals.scope import Extent
-from gputop.ui.glyphs import ASCII
 from gputop.ui.insight import Insight
 from gputop.ui.screens import leaks
 from gputop.ui.screens.kill import KillScreen
 from gputop.ui.screens.leaks import LeaksScreen
+from gputop.ui.toolkit.glyphs import ASCII
 from gputop.ui.view import View
 from tests.ui.screens import TORN_KEYS, VIEW, flat, showing
 from tests.unit.process_data import GIB, TAKEN_AT, facts, gpu, process, snapshot

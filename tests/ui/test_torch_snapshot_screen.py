@@ -12,8 +12,8 @@ import pytest
 from textual.pilot import Pilot
 
 from gputop.settings import DEFAULTS
-from gputop.ui.glyphs import ASCII, UNICODE
 from gputop.ui.screens.torch_snapshot import TorchSnapshotScreen
+from gputop.ui.toolkit.glyphs import ASCII, UNICODE
 from gputop.ui.view import View
 from gputop.ui.viewer_app import ViewerApp
 from tests.ui.screens import TORN_KEYS, VIEW, Stage, showing, until

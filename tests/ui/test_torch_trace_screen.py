@@ -14,8 +14,8 @@ import pytest
 from textual.pilot import Pilot
 
 from gputop.settings import DEFAULTS
-from gputop.ui.glyphs import ASCII
 from gputop.ui.screens.torch_trace import TorchTraceScreen
+from gputop.ui.toolkit.glyphs import ASCII
 from gputop.ui.view import View
 from gputop.ui.viewer_app import ViewerApp
 from tests.ui.screens import TORN_KEYS, VIEW, Stage, flat, showing, until

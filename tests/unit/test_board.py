@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.ui.board import changed_regions, changed_runs
-from gputop.ui.cells import Line, line_width
-from gputop.ui.glyphs import UNICODE, gauge
+from gputop.ui.toolkit.cells import Line, line_width
+from gputop.ui.toolkit.glyphs import UNICODE, gauge
+from gputop.ui.toolkit.line_widget import changed_regions, changed_runs
 
 SPANS = st.lists(st.tuples(st.text(st.sampled_from("ab█ 中"), max_size=6), st.sampled_from(["x", "y"])), max_size=8)
 

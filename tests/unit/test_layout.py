@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from gputop.model import Gpu, GpuFacts, GpuProcess, Host, MigInstance, Severity, Snapshot, Xid, clean_text, unattributed
 from gputop.sampling.history import Track
 from gputop.settings import Settings
-from gputop.ui.cells import fit, line_width, skip, width
-from gputop.ui.glyphs import ASCII, UNICODE, asciify, gauge
 from gputop.ui.gpu_cards import card
 from gputop.ui.gpu_lines import Shape, pair, single
 from gputop.ui.gpu_parts import GpuDrawing, memory_bar
 from gputop.ui.gpu_state import memory_parts
 from gputop.ui.keys import KEYS, TORN
 from gputop.ui.layout import LEAST_HEIGHT, LEAST_WIDTH, plan
+from gputop.ui.toolkit.cells import fit, line_width, skip, width
+from gputop.ui.toolkit.glyphs import ASCII, UNICODE, asciify, gauge
 from gputop.ui.view import View
 from gputop.ui.widgets.footer import footer_line
 from gputop.ui.widgets.header import header_line, host_line, problem_line

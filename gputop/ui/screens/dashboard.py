@@ -13,14 +13,14 @@ from gputop import units
 from gputop.model import Snapshot
 from gputop.selection import only
 from gputop.settings import METRICS
-from gputop.ui import exact_output
-from gputop.ui.board import Board
-from gputop.ui.cells import fit
 from gputop.ui.detail_history import DetailHistory
 from gputop.ui.keys import KEYS, Key
 from gputop.ui.layout import LEAST_HEIGHT, LEAST_WIDTH, Plan, plan
 from gputop.ui.looking_back import HistoryUntil, LookingBack
 from gputop.ui.screens.findings import FindingsScreen
+from gputop.ui.toolkit import exact_output
+from gputop.ui.toolkit.cells import fit
+from gputop.ui.toolkit.line_widget import Board
 from gputop.ui.view import View
 from gputop.ui.widgets.footer import Footer
 from gputop.ui.widgets.gpu_area import GpuArea

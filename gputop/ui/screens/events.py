@@ -8,12 +8,12 @@ from typing import ClassVar, Final
 
 from gputop.model import Severity
 from gputop.sampling.journal import Journal, Kind
-from gputop.ui.cells import Line
-from gputop.ui.palette import gpu_role
+from gputop.ui.toolkit.cells import Line
+from gputop.ui.toolkit.frame import Hint
+from gputop.ui.toolkit.palette import gpu_role
+from gputop.ui.toolkit.scrolling_page import Part, Sheet
+from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.view import View
-from gputop.ui.widgets.frame import Hint
-from gputop.ui.widgets.sheet import Part, Sheet
-from gputop.ui.wrap import wrap
 
 _LOOK: Final = 0.5  # seconds
 _STYLES: Final = {

@@ -9,14 +9,14 @@ from typing import Final
 from gputop.leaks.report import LeakReport
 from gputop.model import Gpu, Snapshot
 from gputop.sampling.history import History
-from gputop.ui.cells import Line
 from gputop.ui.detail_history import DetailHistory
 from gputop.ui.gpu_text import GpuText
 from gputop.ui.insight import Insight
+from gputop.ui.toolkit.cells import Line
+from gputop.ui.toolkit.frame import Hint
+from gputop.ui.toolkit.scrolling_page import Part, Sheet
+from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.view import View
-from gputop.ui.widgets.frame import Hint
-from gputop.ui.widgets.sheet import Part, Sheet
-from gputop.ui.wrap import wrap
 
 _LOOK: Final = 0.2  # seconds
 

@@ -8,13 +8,13 @@ from typing import ClassVar, Final
 from gputop import __version__
 from gputop.model import EVENT_REASONS, Severity
 from gputop.sampling.journal import Kind
-from gputop.ui.cells import Line, fit
 from gputop.ui.chart_events import LETTERS
 from gputop.ui.keys import KEYS, Key
 from gputop.ui.process_columns import COLUMNS
+from gputop.ui.toolkit.cells import Line, fit
+from gputop.ui.toolkit.scrolling_page import Part, Sheet
+from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.view import View
-from gputop.ui.widgets.sheet import Part, Sheet
-from gputop.ui.wrap import wrap
 
 _FIGURES: Final = (
     ("GPU %", "Share of the last moment in which at least one kernel ran (utilization.gpu). "

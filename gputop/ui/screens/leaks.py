@@ -16,17 +16,17 @@ from gputop.model import GpuProcess, LeakVerdict, ProcessKey, Snapshot, Verdict
 from gputop.procfs.host_reader import ProcessDetails
 from gputop.signals.protocol import Signals
 from gputop.signals.scope import Extent
-from gputop.ui.board import Board
-from gputop.ui.cells import Line, Span, fit, width
-from gputop.ui.exact_output import install
 from gputop.ui.insight import Insight
 from gputop.ui.kill_targets import verdicts_as_targets
 from gputop.ui.knowledge import verdict_words
 from gputop.ui.leak_text import about_gap, about_verdict
 from gputop.ui.process_lines import VERDICT_ROLES
+from gputop.ui.toolkit.cells import Line, Span, fit, width
+from gputop.ui.toolkit.exact_output import install
+from gputop.ui.toolkit.frame import Hint, clip, hint_line, on, shown
+from gputop.ui.toolkit.line_widget import Board
+from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.view import View
-from gputop.ui.widgets.frame import Hint, clip, hint_line, on, shown
-from gputop.ui.wrap import wrap
 
 Entry = LeakVerdict | Gap
 

@@ -12,19 +12,19 @@ from gputop.model import GpuProcess, HostFacts, ProcessKey, Snapshot
 from gputop.procfs.host_reader import ProcessDetails
 from gputop.signals.protocol import Signals, Target
 from gputop.signals.scope import Extent
-from gputop.ui.background import in_background
-from gputop.ui.cells import Line, Span, fit
 from gputop.ui.detail_history import DetailHistory
 from gputop.ui.gpu_parts import tall_sparkline
 from gputop.ui.insight import Insight
 from gputop.ui.kill_targets import holders_as_targets
 from gputop.ui.leak_text import about_holders, about_verdict
-from gputop.ui.palette import gpu_role, soft_role
 from gputop.ui.process_node import capacities_of, capacity
+from gputop.ui.toolkit.background import in_background
+from gputop.ui.toolkit.cells import Line, Span, fit
+from gputop.ui.toolkit.frame import Hint
+from gputop.ui.toolkit.palette import gpu_role, soft_role
+from gputop.ui.toolkit.scrolling_page import Part, Sheet, field
+from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.view import View
-from gputop.ui.widgets.frame import Hint
-from gputop.ui.widgets.sheet import Part, Sheet, field
-from gputop.ui.wrap import wrap
 
 _LOOK: Final = 0.2  # seconds
 _FETCH: Final = 2.0

@@ -13,15 +13,15 @@ from textual.screen import Screen
 from gputop.locations import short
 from gputop.model import Gpu
 from gputop.settings import DEFAULTS, Settings
-from gputop.ui.board import Board
-from gputop.ui.cells import Line, fit, width
-from gputop.ui.exact_output import install
-from gputop.ui.glyphs import ASCII, UNICODE, Glyphs
 from gputop.ui.options import ColumnOrder, Option, ResetAll
 from gputop.ui.settings_page import Row, SettingsPage
 from gputop.ui.settings_sections import Section, sections
-from gputop.ui.widgets.entry import Entry
-from gputop.ui.widgets.frame import Hint, clip, hint_line, shown, thumb
+from gputop.ui.toolkit.cells import Line, fit, width
+from gputop.ui.toolkit.exact_output import install
+from gputop.ui.toolkit.frame import Hint, clip, hint_line, shown, thumb
+from gputop.ui.toolkit.glyphs import ASCII, UNICODE, Glyphs
+from gputop.ui.toolkit.line_widget import Board
+from gputop.ui.toolkit.text_entry import Entry
 
 
 class SettingsScreen(Screen[None]):

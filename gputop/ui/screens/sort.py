@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from textual import events
 
-from gputop.ui.cells import Line, fit
 from gputop.ui.process_columns import COLUMNS
+from gputop.ui.toolkit.cells import Line, fit
+from gputop.ui.toolkit.dialog import Dialog
+from gputop.ui.toolkit.frame import Hint, on
 from gputop.ui.view import View
-from gputop.ui.widgets.dialog import Dialog
-from gputop.ui.widgets.frame import Hint, on
 
 Order = tuple[str, bool]
 """The column's id, and whether its natural order is turned about."""

@@ -13,12 +13,12 @@ from textual import events
 
 from gputop.model import GpuProcess, Snapshot, TorchAnswer
 from gputop.torch_monitor import reports
-from gputop.ui.background import in_background
-from gputop.ui.cells import Line, fit
+from gputop.ui.toolkit.background import in_background
+from gputop.ui.toolkit.cells import Line, fit
+from gputop.ui.toolkit.dialog import Dialog
+from gputop.ui.toolkit.frame import Hint
+from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.view import View
-from gputop.ui.widgets.dialog import Dialog
-from gputop.ui.widgets.frame import Hint
-from gputop.ui.wrap import wrap
 
 _LOOK: Final = 0.2
 _SLOW: Final = 10.0  # seconds without an answer after which it is said what that may mean

@@ -10,8 +10,9 @@ from gputop.model import clean_text
 from gputop.torch_files.snapshot.groups import TERMS
 from gputop.torch_files.snapshot.snapshot import Snapshot, UnreadableFile, open_snapshot
 from gputop.torch_files.words import size
-from gputop.ui.cells import Line, Span, fit, width
 from gputop.ui.screens.viewer import ViewerScreen
+from gputop.ui.toolkit.cells import Line, Span, fit, width
+from gputop.ui.toolkit.frame import Hint
 from gputop.ui.torch_allocations import AllocationsPane
 from gputop.ui.torch_lists import DiffPane, LeaksPane, OomPane, SegmentsPane
 from gputop.ui.torch_overview import OverviewPane
@@ -19,7 +20,6 @@ from gputop.ui.torch_pane import SnapshotPane
 from gputop.ui.torch_state import TorchState
 from gputop.ui.torch_timeline import TimelinePane
 from gputop.ui.view import View
-from gputop.ui.widgets.frame import Hint
 
 _PANES: Final = (OverviewPane, TimelinePane, AllocationsPane, LeaksPane, SegmentsPane, OomPane, DiffPane)
 _PARTS: Final = {"reading": (0.0, 0.5), "sorting": (0.5, 0.25), "replaying": (0.75, 0.25)}  # of the progress

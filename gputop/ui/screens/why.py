@@ -9,11 +9,11 @@ from typing import Final
 from gputop.leaks.report import LeakReport
 from gputop.model import ProcessKey, Snapshot
 from gputop.sampling.history import History
-from gputop.ui.cells import Line
+from gputop.ui.toolkit.cells import Line
+from gputop.ui.toolkit.frame import Hint
+from gputop.ui.toolkit.scrolling_page import Part, Sheet
+from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.view import View
-from gputop.ui.widgets.frame import Hint
-from gputop.ui.widgets.sheet import Part, Sheet
-from gputop.ui.wrap import wrap
 from gputop.why.diagnosis import Trend, diagnose, headline
 
 _LOOK: Final = 1.0  # seconds

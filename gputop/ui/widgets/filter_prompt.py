@@ -9,8 +9,8 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Input
 
-from gputop.ui.board import Board
-from gputop.ui.cells import fit
+from gputop.ui.toolkit.cells import fit
+from gputop.ui.toolkit.line_widget import Board
 
 _LABEL = 10
 

@@ -7,9 +7,9 @@ from collections import Counter
 
 from gputop import units
 from gputop.model import Host, Snapshot
-from gputop.ui.board import Board
-from gputop.ui.cells import Line, Span, fit, width
 from gputop.ui.gpu_parts import short_name
+from gputop.ui.toolkit.cells import Line, Span, fit, width
+from gputop.ui.toolkit.line_widget import Board
 from gputop.ui.view import View
 
 

@@ -17,13 +17,13 @@ from gputop import units
 from gputop.model import Gpu, Snapshot
 from gputop.sampling.history import METRICS, History
 from gputop.sampling.journal import Journal
-from gputop.ui.board import Board
-from gputop.ui.cells import Line, Span, line_width, width
 from gputop.ui.chart_builder import ChartBuilder, ChartRequest, Picture
 from gputop.ui.chart_events import with_events
 from gputop.ui.chart_picture import Curve, Look, Pane, empty_axes
 from gputop.ui.chart_scale import TimeAxis
-from gputop.ui.palette import gpu_role
+from gputop.ui.toolkit.cells import Line, Span, line_width, width
+from gputop.ui.toolkit.line_widget import Board
+from gputop.ui.toolkit.palette import gpu_role
 from gputop.ui.view import View
 
 LEAST_PANE_WIDTH: Final = 50

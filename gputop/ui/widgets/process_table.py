@@ -10,8 +10,6 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from gputop.model import GpuProcess, Snapshot
-from gputop.ui.board import Board
-from gputop.ui.cells import Line
 from gputop.ui.knowledge import Knowledge
 from gputop.ui.process_columns import COLUMNS, Layout, lay_out, place
 from gputop.ui.process_cursor import Cursor
@@ -23,6 +21,8 @@ from gputop.ui.process_row import Row
 from gputop.ui.process_rows import Listing, ProcessRows
 from gputop.ui.process_status import what_changed, what_is_beyond, what_is_shown, why_empty
 from gputop.ui.process_tags import Tags, Targets, targets
+from gputop.ui.toolkit.cells import Line
+from gputop.ui.toolkit.line_widget import Board
 from gputop.ui.view import View
 
 _SIDEWAYS: Final = 8  # cells

@@ -10,8 +10,8 @@ from textual.containers import Horizontal
 from textual.widgets import Input
 
 from gputop.recording.when import HELP
-from gputop.ui.board import Board
-from gputop.ui.cells import fit
+from gputop.ui.toolkit.cells import fit
+from gputop.ui.toolkit.line_widget import Board
 
 _LABEL = 9
 

@@ -13,10 +13,10 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from gputop.ui.cells import Line, plain, width
-from gputop.ui.glyphs import asciify
-from gputop.ui.palette import Palette, blank_look
-from gputop.ui.plain_strip import PlainStrip
+from gputop.ui.toolkit.cells import Line, plain, width
+from gputop.ui.toolkit.glyphs import asciify
+from gputop.ui.toolkit.palette import Palette, blank_look
+from gputop.ui.toolkit.plain_strip import PlainStrip
 
 _JOIN: Final = 12  # cells: a gap this small is cheaper to write than to skip
 _FAR: Final = 4096  # cells: the rest of the line

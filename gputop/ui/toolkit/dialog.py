@@ -9,11 +9,11 @@ from textual import events
 from textual.app import ComposeResult
 from textual.screen import ModalScreen
 
-from gputop.ui.board import Board
-from gputop.ui.cells import Line
-from gputop.ui.exact_output import install
+from gputop.ui.toolkit.cells import Line
+from gputop.ui.toolkit.exact_output import install
+from gputop.ui.toolkit.frame import Hint, framed, shown
+from gputop.ui.toolkit.line_widget import Board
 from gputop.ui.view import View
-from gputop.ui.widgets.frame import Hint, framed, shown
 
 ResultT = TypeVar("ResultT")
 

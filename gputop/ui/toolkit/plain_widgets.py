@@ -8,7 +8,7 @@ from rich.segment import Segment
 from textual.color import Color
 from textual.filter import LineFilter, NoColor
 
-from gputop.ui.glyphs import asciify_text
+from gputop.ui.toolkit.glyphs import asciify_text
 
 
 class _AsciiOnly(LineFilter):

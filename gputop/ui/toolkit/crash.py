@@ -10,7 +10,7 @@ from rich.text import Text
 
 from gputop import __version__, locations
 from gputop.model import clean_text
-from gputop.ui.typeahead import ReturnT, TypeaheadApp
+from gputop.ui.toolkit.typeahead import ReturnT, TypeaheadApp
 
 
 class ReportingApp(TypeaheadApp[ReturnT]):

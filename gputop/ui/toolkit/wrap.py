@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.cells import chop_cells
 
-from gputop.ui.cells import width
+from gputop.ui.toolkit.cells import width
 
 
 def wrap(text: str, cells: int) -> list[str]:

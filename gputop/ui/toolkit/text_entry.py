@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual import events
 
-from gputop.ui.cells import Line, skip, width
+from gputop.ui.toolkit.cells import Line, skip, width
 
 LIMIT = 200
 

@@ -10,12 +10,12 @@ from textual.app import ComposeResult
 from textual.screen import Screen
 
 from gputop import units
-from gputop.ui.board import Board
-from gputop.ui.cells import Line, Span, fit, width
-from gputop.ui.exact_output import install
+from gputop.ui.toolkit.cells import Line, Span, fit, width
+from gputop.ui.toolkit.exact_output import install
+from gputop.ui.toolkit.frame import Hint, beside, clip, hint_line, shown, thumb
+from gputop.ui.toolkit.line_widget import Board
+from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.view import View
-from gputop.ui.widgets.frame import Hint, beside, clip, hint_line, shown, thumb
-from gputop.ui.wrap import wrap
 
 ResultT = TypeVar("ResultT")
 _LEAST_COLUMN = 56  # cells from which on two sections stand side by side

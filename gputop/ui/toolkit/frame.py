@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import Final
 
-from gputop.ui.cells import Line, Span, fit, skip, width
-from gputop.ui.glyphs import ASCII, Glyphs, asciify
+from gputop.ui.toolkit.cells import Line, Span, fit, skip, width
+from gputop.ui.toolkit.glyphs import ASCII, Glyphs, asciify
 
 Hint = tuple[str, str]
 """A key and what it does."""

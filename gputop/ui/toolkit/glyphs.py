@@ -8,7 +8,7 @@ from typing import Final
 
 from rich.cells import cell_len
 
-from gputop.ui.cells import Line, Span
+from gputop.ui.toolkit.cells import Line, Span
 
 
 @dataclass(frozen=True, slots=True)
