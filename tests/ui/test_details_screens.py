@@ -15,8 +15,8 @@ from gputop.sampling.history import History
 from gputop.sampling.snapshot_builder import Assembler, assemble
 from gputop.signals.protocol import Target
 from gputop.sources.simulated import simulated_machine
-from gputop.ui.detail_history import MOST, DetailHistory
-from gputop.ui.screens.gpu import GpuScreen
+from gputop.ui.gpus.detail_history import MOST, DetailHistory
+from gputop.ui.gpus.details_screen import GpuScreen
 from gputop.ui.screens.kill import KillScreen
 from gputop.ui.screens.process import ProcessScreen
 from gputop.ui.toolkit.glyphs import ASCII

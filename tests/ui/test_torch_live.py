@@ -12,11 +12,11 @@ from gputop.leaks.report import LeakReport
 from gputop.model import GpuProcess, Snapshot, TorchAnswer, TorchDevice, TorchPhase, TorchReport, replace
 from gputop.sampling.history import History
 from gputop.torch_monitor import runtime
-from gputop.ui.gpu_parts import GpuDrawing, memory_bar
-from gputop.ui.gpu_state import memory_parts, memory_remark
+from gputop.ui.gpus.parts import GpuDrawing, memory_bar
+from gputop.ui.gpus.remarks import memory_parts, memory_remark
+from gputop.ui.gpus.why_screen import WhyScreen
 from gputop.ui.screens.process import ProcessScreen
 from gputop.ui.screens.torch_ask import TorchAskScreen, is_file_of
-from gputop.ui.screens.why import WhyScreen
 from tests.ui.screens import TORN_KEYS, VIEW, flat, showing, strike, until
 from tests.ui.test_help_screen import whole_text
 from tests.unit.process_data import GIB, TAKEN_AT, gpu, process

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from gputop.model import Gpu, GpuFacts, GpuProcess, Host, MigInstance, Severity, Snapshot, Xid, clean_text, unattributed
 from gputop.sampling.history import Track
 from gputop.settings import Settings
-from gputop.ui.gpu_cards import card
-from gputop.ui.gpu_lines import Shape, pair, single
-from gputop.ui.gpu_parts import GpuDrawing, memory_bar
-from gputop.ui.gpu_state import memory_parts
+from gputop.ui.gpus.cards import card
+from gputop.ui.gpus.lines import Shape, pair, single
+from gputop.ui.gpus.parts import GpuDrawing, memory_bar
+from gputop.ui.gpus.remarks import memory_parts
 from gputop.ui.keys import KEYS, TORN
 from gputop.ui.layout import LEAST_HEIGHT, LEAST_WIDTH, plan
 from gputop.ui.toolkit.cells import fit, line_width, skip, width

@@ -13,7 +13,8 @@ from gputop import units
 from gputop.model import Snapshot
 from gputop.selection import only
 from gputop.settings import METRICS
-from gputop.ui.detail_history import DetailHistory
+from gputop.ui.gpus.area import GpuArea
+from gputop.ui.gpus.detail_history import DetailHistory
 from gputop.ui.keys import KEYS, Key
 from gputop.ui.layout import LEAST_HEIGHT, LEAST_WIDTH, Plan, plan
 from gputop.ui.looking_back import HistoryUntil, LookingBack
@@ -23,7 +24,6 @@ from gputop.ui.toolkit.cells import fit
 from gputop.ui.toolkit.line_widget import Board
 from gputop.ui.view import View
 from gputop.ui.widgets.footer import Footer
-from gputop.ui.widgets.gpu_area import GpuArea
 from gputop.ui.widgets.header import Header, HostLine, problem_line
 from gputop.ui.widgets.process_table import ProcessTable
 
@@ -368,7 +368,7 @@ class Dashboard(FindingsScreen):
         if uuid is None and self.snapshot is not None and self.snapshot.gpus:
             uuid = max(self.snapshot.gpus, key=lambda gpu: gpu.memory_used_bytes or 0).uuid
         if uuid is not None:
-            from gputop.ui.screens.why import WhyScreen
+            from gputop.ui.gpus.why_screen import WhyScreen
 
             insight = gputop.insight
             self.app.push_screen(
@@ -400,7 +400,7 @@ class Dashboard(FindingsScreen):
         self.action_details()
 
     def _gpu_details(self, uuid: str) -> None:
-        from gputop.ui.screens.gpu import GpuScreen
+        from gputop.ui.gpus.details_screen import GpuScreen
 
         gputop, then = self.gputop, self.looking_back.snapshot
         if then is not None:

@@ -12,8 +12,8 @@ from gputop.model import GpuProcess, HostFacts, ProcessKey, Snapshot
 from gputop.procfs.host_reader import ProcessDetails
 from gputop.signals.protocol import Signals, Target
 from gputop.signals.scope import Extent
-from gputop.ui.detail_history import DetailHistory
-from gputop.ui.gpu_parts import tall_sparkline
+from gputop.ui.gpus.detail_history import DetailHistory
+from gputop.ui.gpus.parts import tall_sparkline
 from gputop.ui.insight import Insight
 from gputop.ui.kill_targets import holders_as_targets
 from gputop.ui.leak_text import about_holders, about_verdict

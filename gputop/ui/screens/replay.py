@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import Binding
 
 from gputop.model import Snapshot
-from gputop.ui.detail_history import DetailHistory
+from gputop.ui.gpus.detail_history import DetailHistory
 from gputop.ui.keys import REPLAY_KEYS, Key
 from gputop.ui.screens.dashboard import FAR_SECONDS, Dashboard
 

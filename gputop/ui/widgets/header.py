@@ -7,7 +7,7 @@ from collections import Counter
 
 from gputop import units
 from gputop.model import Host, Snapshot
-from gputop.ui.gpu_parts import short_name
+from gputop.ui.gpus.parts import short_name
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.line_widget import Board
 from gputop.ui.view import View

@@ -10,8 +10,8 @@ from gputop import units
 from gputop.leaks.report import LeakReport
 from gputop.model import Gpu, GpuFacts, Severity, Snapshot, event_reasons
 from gputop.sampling.history import History
-from gputop.ui.detail_history import DetailHistory
-from gputop.ui.gpu_parts import tall_sparkline
+from gputop.ui.gpus.detail_history import DetailHistory
+from gputop.ui.gpus.parts import tall_sparkline
 from gputop.ui.leak_text import about_gap, about_holders
 from gputop.ui.toolkit.cells import Line, Span, fit
 from gputop.ui.toolkit.glyphs import gauge

@@ -11,10 +11,10 @@ from textual.message import Message
 from gputop.leaks.report import LeakReport
 from gputop.model import Gpu, GpuProcess, Snapshot
 from gputop.sampling.history import History
-from gputop.ui.gpu_cards import card
-from gputop.ui.gpu_lines import Shape, pair, single
-from gputop.ui.gpu_parts import GpuDrawing
-from gputop.ui.gpu_state import memory_parts
+from gputop.ui.gpus.cards import card
+from gputop.ui.gpus.lines import Shape, pair, single
+from gputop.ui.gpus.parts import GpuDrawing
+from gputop.ui.gpus.remarks import memory_parts
 from gputop.ui.layout import Plan
 from gputop.ui.toolkit.cells import Line, fit
 from gputop.ui.toolkit.line_widget import Board

@@ -6,14 +6,8 @@ from typing import Final
 
 from gputop import units
 from gputop.model import Gpu, Severity
-from gputop.ui.gpu_parts import (
-    GpuDrawing,
-    memory_bar,
-    mig_line,
-    sparkline,
-    tall_sparkline,
-)
-from gputop.ui.gpu_state import STYLE_OF, memory_remark, remarks, severity_of, temperature_severity
+from gputop.ui.gpus.parts import GpuDrawing, memory_bar, mig_line, sparkline, tall_sparkline
+from gputop.ui.gpus.remarks import STYLE_OF, memory_remark, remarks, severity_of, temperature_severity
 from gputop.ui.layout import TALL_CARD_LINES
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.glyphs import gauge

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from gputop import units
-from gputop.ui.gpu_parts import (
+from gputop.ui.gpus.parts import (
     GpuDrawing,
     figure,
     memory_bar,
@@ -19,7 +19,7 @@ from gputop.ui.gpu_parts import (
     sparkline,
     temperature_span,
 )
-from gputop.ui.gpu_state import Remark, memory_remark, remarks
+from gputop.ui.gpus.remarks import Remark, memory_remark, remarks
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.glyphs import gauge
 from gputop.ui.toolkit.palette import load_role

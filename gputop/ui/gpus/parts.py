@@ -9,7 +9,7 @@ from gputop import units
 from gputop.leaks.report import Gap
 from gputop.model import Gpu, MigInstance, Severity
 from gputop.sampling.history import Track, Trend
-from gputop.ui.gpu_state import STYLE_OF, MemoryParts, severity_of, temperature_severity
+from gputop.ui.gpus.remarks import STYLE_OF, MemoryParts, severity_of, temperature_severity
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.glyphs import Glyphs, levels
 from gputop.ui.toolkit.palette import gpu_role, load_role, soft_role

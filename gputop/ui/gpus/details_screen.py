@@ -9,8 +9,8 @@ from typing import Final
 from gputop.leaks.report import LeakReport
 from gputop.model import Gpu, Snapshot
 from gputop.sampling.history import History
-from gputop.ui.detail_history import DetailHistory
-from gputop.ui.gpu_text import GpuText
+from gputop.ui.gpus.detail_history import DetailHistory
+from gputop.ui.gpus.details_text import GpuText
 from gputop.ui.insight import Insight
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.frame import Hint
