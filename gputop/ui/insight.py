@@ -15,7 +15,7 @@ from gputop.sampling.journal import Journal, Kind
 from gputop.sampling.sampler import Sampler
 from gputop.settings import Settings
 from gputop.signals.audit_log import ActionLog
-from gputop.ui.knowledge import Knowledge
+from gputop.ui.processes.annotations import Knowledge
 
 JOURNAL: Final = 0.95  # seconds between looks for events, where nothing came, went or failed
 LEAK_FACTS: Final = 5.0  # seconds: the rules look at minutes, and 512 processes cost 7 ms each time

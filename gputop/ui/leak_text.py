@@ -6,7 +6,7 @@ import time
 
 from gputop.leaks.report import Gap, Ghost, LeakReport
 from gputop.model import LeakVerdict
-from gputop.ui.process_lines import VERDICT_ROLES
+from gputop.ui.processes.lines import VERDICT_ROLES
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.view import View

@@ -12,7 +12,7 @@ from gputop import units
 from gputop.model import Gpu
 from gputop.selection import find
 from gputop.settings import DEFAULTS, METRICS, REFRESH_PRESETS, Settings, Thresholds, check_refresh, help_of
-from gputop.ui.process_columns import COLUMNS
+from gputop.ui.processes.columns import COLUMNS
 
 
 class Option:

@@ -20,8 +20,8 @@ from gputop.ui.options import (
     TableColumn,
     WhichGpu,
 )
-from gputop.ui.process_columns import COLUMNS
-from gputop.ui.process_groups import GROUPS
+from gputop.ui.processes.columns import COLUMNS
+from gputop.ui.processes.listing.groups import GROUPS
 
 
 class Section(NamedTuple):

@@ -84,7 +84,7 @@ def test_the_last_table_stays_where_it_is_asked_for(gputop: Start) -> None:
 # ------------------------------------------------------------------------------------ faults of ours
 
 _FAULTY_KEY = """
-from gputop.ui.widgets.process_table import ProcessTable
+from gputop.ui.processes.table import ProcessTable
 def fail(self): raise RuntimeError("a bug \\x1b[31m[/x]")
 ProcessTable.action_tag = fail
 """

@@ -9,7 +9,7 @@ import pytest
 from textual.app import App, ComposeResult
 from textual.screen import Screen
 
-from gputop.ui.screens.sort import SortScreen
+from gputop.ui.processes.sort_screen import SortScreen
 from gputop.ui.toolkit import exact_output
 from gputop.ui.toolkit.line_widget import Board
 from gputop.ui.toolkit.palette import THEMES

@@ -25,12 +25,12 @@ from gputop.ui.app import GputopApp
 from gputop.ui.chart_events import with_events
 from gputop.ui.chart_picture import Look
 from gputop.ui.insight import Insight
-from gputop.ui.knowledge import Knowledge, verdict_words
-from gputop.ui.process_filter import Filter
-from gputop.ui.process_mark import Mark
-from gputop.ui.process_order import Order
-from gputop.ui.process_row import Row
-from gputop.ui.process_rows import ProcessRows
+from gputop.ui.processes.annotations import Knowledge, verdict_words
+from gputop.ui.processes.listing.filter import Filter
+from gputop.ui.processes.listing.order import Order
+from gputop.ui.processes.listing.row import Row
+from gputop.ui.processes.listing.rows import ProcessRows
+from gputop.ui.processes.mark import Mark
 from gputop.ui.screens.events import EventsScreen
 from gputop.ui.screens.findings import departed_row
 from gputop.ui.screens.kill import KillScreen

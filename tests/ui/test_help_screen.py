@@ -6,9 +6,9 @@ import pytest
 
 from gputop.settings import DEFAULTS
 from gputop.ui.keys import KEYS
-from gputop.ui.process_columns import COLUMNS
+from gputop.ui.processes.columns import COLUMNS
+from gputop.ui.processes.sort_screen import SortScreen
 from gputop.ui.screens.help import HelpScreen
-from gputop.ui.screens.sort import SortScreen
 from gputop.ui.toolkit.glyphs import ASCII
 from gputop.ui.view import View
 from tests.ui.screens import TORN_KEYS, VIEW, Stage, flat, showing, strike

@@ -14,10 +14,10 @@ from textual.pilot import Pilot
 
 from gputop.model import GpuProcess, ProcessKey, Snapshot, clean_text, replace
 from gputop.settings import DEFAULTS
+from gputop.ui.processes.table import ProcessTable
 from gputop.ui.toolkit.glyphs import UNICODE
 from gputop.ui.toolkit.palette import DARK
 from gputop.ui.view import View
-from gputop.ui.widgets.process_table import ProcessTable
 from tests.unit.process_data import GIB, process, snapshot
 
 VIEW = View(DEFAULTS, UNICODE)

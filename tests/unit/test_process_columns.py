@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from gputop.model import GpuProcess, HostFacts, ProcessKey, clean_text, replace
 from gputop.settings import COLUMNS as NAMES
 from gputop.settings import DEFAULTS
-from gputop.ui.process_columns import COLUMNS, lay_out
-from gputop.ui.process_command import clip, command_spans, spans_width
-from gputop.ui.process_filter import Filter
-from gputop.ui.process_lines import RowPainter, heading, message, status
-from gputop.ui.process_order import Order
-from gputop.ui.process_row import Row
-from gputop.ui.process_rows import ProcessRows
+from gputop.ui.processes.columns import COLUMNS, lay_out
+from gputop.ui.processes.command import clip, command_spans, spans_width
+from gputop.ui.processes.lines import RowPainter, heading, message, status
+from gputop.ui.processes.listing.filter import Filter
+from gputop.ui.processes.listing.order import Order
+from gputop.ui.processes.listing.row import Row
+from gputop.ui.processes.listing.rows import ProcessRows
 from gputop.ui.toolkit.cells import Line, line_width
 from gputop.ui.toolkit.glyphs import ASCII, UNICODE, asciify
 from gputop.ui.toolkit.line_widget import changed_regions

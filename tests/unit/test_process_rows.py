@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from gputop.leaks.report import Ghost, LeakReport
 from gputop.model import GpuProcess, LeakVerdict, ProcessKey, RowKey, Snapshot, Verdict, replace
 from gputop.settings import COLUMNS
-from gputop.ui.knowledge import Knowledge
-from gputop.ui.process_cursor import Cursor, nearest
-from gputop.ui.process_filter import Filter
-from gputop.ui.process_mark import Mark
-from gputop.ui.process_order import SORT_EVERY, Order
-from gputop.ui.process_row import ALL_GPUS, Row
-from gputop.ui.process_rows import Listing, ProcessRows
-from gputop.ui.process_tags import Tags, targets
+from gputop.ui.processes.annotations import Knowledge
+from gputop.ui.processes.cursor import Cursor, nearest
+from gputop.ui.processes.listing.filter import Filter
+from gputop.ui.processes.listing.order import SORT_EVERY, Order
+from gputop.ui.processes.listing.row import ALL_GPUS, Row
+from gputop.ui.processes.listing.rows import Listing, ProcessRows
+from gputop.ui.processes.mark import Mark
+from gputop.ui.processes.tags import Tags, targets
 from tests.unit.process_data import GIB, facts, gpu, process, snapshot
 
 MANY = 512

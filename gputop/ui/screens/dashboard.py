@@ -18,6 +18,7 @@ from gputop.ui.gpus.detail_history import DetailHistory
 from gputop.ui.keys import KEYS, Key
 from gputop.ui.layout import LEAST_HEIGHT, LEAST_WIDTH, Plan, plan
 from gputop.ui.looking_back import HistoryUntil, LookingBack
+from gputop.ui.processes.table import ProcessTable
 from gputop.ui.screens.findings import FindingsScreen
 from gputop.ui.toolkit import exact_output
 from gputop.ui.toolkit.cells import fit
@@ -25,11 +26,10 @@ from gputop.ui.toolkit.line_widget import Board
 from gputop.ui.view import View
 from gputop.ui.widgets.footer import Footer
 from gputop.ui.widgets.header import Header, HostLine, problem_line
-from gputop.ui.widgets.process_table import ProcessTable
 
 if TYPE_CHECKING:
     from gputop.ui.app import GputopApp
-    from gputop.ui.widgets.filter_prompt import FilterPrompt
+    from gputop.ui.processes.filter_prompt import FilterPrompt
     from gputop.ui.widgets.history_chart import HistoryChart
 
 FAR_SECONDS: Final = 10.0  # what Shift+Left looks back
@@ -256,7 +256,7 @@ class Dashboard(FindingsScreen):
         )
 
     async def action_filter(self) -> None:
-        from gputop.ui.widgets.filter_prompt import FilterPrompt
+        from gputop.ui.processes.filter_prompt import FilterPrompt
 
         if self.prompt is None:
             self.prompt = FilterPrompt(self._set_filter, self._filter_done)
@@ -285,7 +285,7 @@ class Dashboard(FindingsScreen):
         self._for_now(sort_reverse=not self.gputop.settings.sort_reverse)
 
     def action_sort(self) -> None:
-        from gputop.ui.screens.sort import SortScreen
+        from gputop.ui.processes.sort_screen import SortScreen
 
         settings = self.gputop.settings
 
@@ -338,7 +338,7 @@ class Dashboard(FindingsScreen):
         if self.gpus.has_focus and self.gpus.selected is not None:
             self._gpu_details(self.gpus.selected)
         elif (row := self.table.cursor_row) is not None:
-            from gputop.ui.screens.process import ProcessScreen
+            from gputop.ui.processes.details_screen import ProcessScreen
 
             gputop = self.gputop
             process = row.parts[0] if row.parts else row.process

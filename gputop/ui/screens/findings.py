@@ -14,12 +14,12 @@ from gputop.sampling.journal import Departed, Kind
 from gputop.signals.scope import Extent
 from gputop.ui.gpus.area import GpuArea
 from gputop.ui.kill_targets import HoldersAsTargets, holders_as_targets
-from gputop.ui.knowledge import About
-from gputop.ui.process_groups import GROUPS
-from gputop.ui.process_mark import Mark
-from gputop.ui.process_row import Row
+from gputop.ui.processes.annotations import About
+from gputop.ui.processes.listing.groups import GROUPS
+from gputop.ui.processes.listing.row import Row
+from gputop.ui.processes.mark import Mark
+from gputop.ui.processes.table import ProcessTable
 from gputop.ui.widgets.footer import Footer
-from gputop.ui.widgets.process_table import ProcessTable
 
 if TYPE_CHECKING:
     from gputop.signals.protocol import Target

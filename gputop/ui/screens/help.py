@@ -10,7 +10,7 @@ from gputop.model import EVENT_REASONS, Severity
 from gputop.sampling.journal import Kind
 from gputop.ui.chart_events import LETTERS
 from gputop.ui.keys import KEYS, Key
-from gputop.ui.process_columns import COLUMNS
+from gputop.ui.processes.columns import COLUMNS
 from gputop.ui.toolkit.cells import Line, fit
 from gputop.ui.toolkit.scrolling_page import Part, Sheet
 from gputop.ui.toolkit.wrap import wrap

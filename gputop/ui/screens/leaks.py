@@ -18,9 +18,9 @@ from gputop.signals.protocol import Signals
 from gputop.signals.scope import Extent
 from gputop.ui.insight import Insight
 from gputop.ui.kill_targets import verdicts_as_targets
-from gputop.ui.knowledge import verdict_words
 from gputop.ui.leak_text import about_gap, about_verdict
-from gputop.ui.process_lines import VERDICT_ROLES
+from gputop.ui.processes.annotations import verdict_words
+from gputop.ui.processes.lines import VERDICT_ROLES
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.exact_output import install
 from gputop.ui.toolkit.frame import Hint, clip, hint_line, on, shown
@@ -216,7 +216,7 @@ class LeaksScreen(Screen[None]):
         process = _listed(snapshot, entry.process)
         if process is None or self._fetch is None:
             return
-        from gputop.ui.screens.process import ProcessScreen
+        from gputop.ui.processes.details_screen import ProcessScreen
 
         self.app.push_screen(
             ProcessScreen(process, self._snapshot_of, self._fetch, self.view, self._signals, insight=self._insight)

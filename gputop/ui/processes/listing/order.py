@@ -6,10 +6,10 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
-from gputop.ui.process_columns import COLUMNS
-from gputop.ui.process_mark import Mark
-from gputop.ui.process_node import Node
-from gputop.ui.process_row import Row, place_of
+from gputop.ui.processes.columns import COLUMNS
+from gputop.ui.processes.listing.node import Node
+from gputop.ui.processes.listing.row import Row, place_of
+from gputop.ui.processes.mark import Mark
 
 #: Seconds between two sortings. Values change at every tick; rows that swap as often cannot be read, or hit.
 SORT_EVERY: Final = 2.0

@@ -10,17 +10,17 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from gputop.model import GpuProcess, Snapshot
-from gputop.ui.knowledge import Knowledge
-from gputop.ui.process_columns import COLUMNS, Layout, lay_out, place
-from gputop.ui.process_cursor import Cursor
-from gputop.ui.process_filter import Filter
-from gputop.ui.process_lines import RowPainter, heading, message, status
-from gputop.ui.process_mark import Mark
-from gputop.ui.process_order import Order
-from gputop.ui.process_row import Row
-from gputop.ui.process_rows import Listing, ProcessRows
-from gputop.ui.process_status import what_changed, what_is_beyond, what_is_shown, why_empty
-from gputop.ui.process_tags import Tags, Targets, targets
+from gputop.ui.processes.annotations import Knowledge
+from gputop.ui.processes.columns import COLUMNS, Layout, lay_out, place
+from gputop.ui.processes.cursor import Cursor
+from gputop.ui.processes.lines import RowPainter, heading, message, status
+from gputop.ui.processes.listing.filter import Filter
+from gputop.ui.processes.listing.order import Order
+from gputop.ui.processes.listing.row import Row
+from gputop.ui.processes.listing.rows import Listing, ProcessRows
+from gputop.ui.processes.mark import Mark
+from gputop.ui.processes.status import what_changed, what_is_beyond, what_is_shown, why_empty
+from gputop.ui.processes.tags import Tags, Targets, targets
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.line_widget import Board
 from gputop.ui.view import View

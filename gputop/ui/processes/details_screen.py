@@ -17,7 +17,7 @@ from gputop.ui.gpus.parts import tall_sparkline
 from gputop.ui.insight import Insight
 from gputop.ui.kill_targets import holders_as_targets
 from gputop.ui.leak_text import about_holders, about_verdict
-from gputop.ui.process_node import capacities_of, capacity
+from gputop.ui.processes.listing.node import capacities_of, capacity
 from gputop.ui.toolkit.background import in_background
 from gputop.ui.toolkit.cells import Line, Span, fit
 from gputop.ui.toolkit.frame import Hint

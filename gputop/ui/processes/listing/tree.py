@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from gputop.model import replace
-from gputop.ui.process_node import Node
-from gputop.ui.process_row import LAUNCHER, Row, added, summed
+from gputop.ui.processes.listing.node import Node
+from gputop.ui.processes.listing.row import LAUNCHER, Row, added, summed
 
 _BRANCH_MOST: Final = 24  # cells
 

@@ -10,7 +10,7 @@ from typing import Final
 from rich.cells import set_cell_size
 
 from gputop import units
-from gputop.ui.process_row import Row
+from gputop.ui.processes.listing.row import Row
 from gputop.ui.toolkit.cells import Span, plain, skip, width
 
 _INTERPRETER: Final = re.compile(r"(python|pypy|bash|sh|zsh|perl|ruby|node|julia)[\d.]*")

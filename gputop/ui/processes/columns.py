@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 from gputop import settings, units
 from gputop.model import HostFacts
 from gputop.settings import Thresholds
-from gputop.ui.process_mark import Mark
-from gputop.ui.process_row import Row, place_of
+from gputop.ui.processes.listing.row import Row, place_of
+from gputop.ui.processes.mark import Mark
 from gputop.ui.toolkit.palette import gpu_role
 from gputop.ui.view import View
 

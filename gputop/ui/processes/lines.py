@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from gputop.model import Verdict
-from gputop.ui.process_columns import Layout, Moment
-from gputop.ui.process_command import cell_spans, clip, cut, spans_width
-from gputop.ui.process_mark import Mark
-from gputop.ui.process_row import Row
+from gputop.ui.processes.columns import Layout, Moment
+from gputop.ui.processes.command import cell_spans, clip, cut, spans_width
+from gputop.ui.processes.listing.row import Row
+from gputop.ui.processes.mark import Mark
 from gputop.ui.toolkit.cells import Line, Span, fit, line_width, width
 from gputop.ui.toolkit.glyphs import ASCII
 from gputop.ui.view import View

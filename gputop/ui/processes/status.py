@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from gputop.model import Snapshot
 from gputop.settings import DEFAULTS
-from gputop.ui.process_columns import Layout
-from gputop.ui.process_filter import Filter
-from gputop.ui.process_mark import Mark
-from gputop.ui.process_row import Row, added
-from gputop.ui.process_rows import Listing
-from gputop.ui.process_tags import Tags
+from gputop.ui.processes.columns import Layout
+from gputop.ui.processes.listing.filter import Filter
+from gputop.ui.processes.listing.row import Row, added
+from gputop.ui.processes.listing.rows import Listing
+from gputop.ui.processes.mark import Mark
+from gputop.ui.processes.tags import Tags
 from gputop.ui.toolkit.cells import Span
 from gputop.ui.view import View
 

@@ -8,11 +8,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from gputop.model import ProcessKey, replace
-from gputop.ui.knowledge import About
-from gputop.ui.process_columns import COLUMNS
-from gputop.ui.process_node import Node
-from gputop.ui.process_order import Order
-from gputop.ui.process_row import LAUNCHER, Row, added, summed
+from gputop.ui.processes.annotations import About
+from gputop.ui.processes.columns import COLUMNS
+from gputop.ui.processes.listing.node import Node
+from gputop.ui.processes.listing.order import Order
+from gputop.ui.processes.listing.row import LAUNCHER, Row, added, summed
 
 GROUPS: Final = ("none", "user", "job", "container", "gpu")
 _SUMMED: Final = ("gpu_mem", "gpu_mem_percent", "sm", "mem_bw", "enc", "dec")  # columns that a group's line has

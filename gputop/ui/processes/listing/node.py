@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from gputop.model import GpuProcess, HostFacts, ProcessKey, Snapshot
-from gputop.ui.knowledge import NOTHING, About
-from gputop.ui.process_filter import text_of
-from gputop.ui.process_row import Row, added, place_of, summed
+from gputop.ui.processes.annotations import NOTHING, About
+from gputop.ui.processes.listing.filter import text_of
+from gputop.ui.processes.listing.row import Row, added, place_of, summed
 
 Capacities = Mapping[Any, int | None]
 """Memory of GPUs by UUID, and of MIG instances by (UUID, GPU instance), in bytes."""

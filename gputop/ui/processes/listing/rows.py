@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gputop.model import GpuProcess, HostFacts, Snapshot
-from gputop.ui.knowledge import Knowledge
-from gputop.ui.process_filter import Filter, text_of
-from gputop.ui.process_groups import Groups
-from gputop.ui.process_node import Capacities, Node, capacities_of
-from gputop.ui.process_order import Order, Ranks
-from gputop.ui.process_row import Row, added
-from gputop.ui.process_tree import Tree, drawn_parts
+from gputop.ui.processes.annotations import Knowledge
+from gputop.ui.processes.listing.filter import Filter, text_of
+from gputop.ui.processes.listing.groups import Groups
+from gputop.ui.processes.listing.node import Capacities, Node, capacities_of
+from gputop.ui.processes.listing.order import Order, Ranks
+from gputop.ui.processes.listing.row import Row, added
+from gputop.ui.processes.listing.tree import Tree, drawn_parts
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from gputop.model import GpuProcess, HostFacts, ProcessKey, RowKey
-from gputop.ui.knowledge import NOTHING, About
+from gputop.ui.processes.annotations import NOTHING, About
 
 #: The GPU "UUID" of the line that sums a process over several GPUs.
 ALL_GPUS: Final = ""

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from gputop.model import ProcessKey
 from gputop.signals.protocol import Target
-from gputop.ui.process_row import Row, added
-from gputop.ui.process_rows import Listing
+from gputop.ui.processes.listing.row import Row, added
+from gputop.ui.processes.listing.rows import Listing
 
 
 class Targets(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gputop.model import RowKey
-from gputop.ui.process_row import Row, find_row
+from gputop.ui.processes.listing.row import Row, find_row
 
 
 class Cursor:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gputop import units
 from gputop.model import GpuProcess, ProcessKey, Snapshot
-from gputop.ui.process_row import Row
+from gputop.ui.processes.listing.row import Row
 
 _Place = tuple[ProcessKey, str, int | None]
 
