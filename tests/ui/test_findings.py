@@ -22,8 +22,8 @@ from gputop.settings import DEFAULTS, Settings
 from gputop.signals.scope import Extent
 from gputop.sources.simulated import simulated_machine
 from gputop.ui.app import GputopApp
-from gputop.ui.chart_events import with_events
-from gputop.ui.chart_picture import Look
+from gputop.ui.chart.events import with_events
+from gputop.ui.chart.picture import Look
 from gputop.ui.insight import Insight
 from gputop.ui.processes.annotations import Knowledge, verdict_words
 from gputop.ui.processes.listing.filter import Filter

@@ -16,14 +16,14 @@ from textual.screen import Screen
 from gputop.model import Gpu, Snapshot
 from gputop.sampling.history import History
 from gputop.settings import Settings
-from gputop.ui.chart_picture import Painter
+from gputop.ui.chart.history_chart import HistoryChart, arrange
+from gputop.ui.chart.picture import Painter
 from gputop.ui.toolkit import exact_output
 from gputop.ui.toolkit.cells import line_width
 from gputop.ui.toolkit.glyphs import ASCII, UNICODE
 from gputop.ui.toolkit.line_widget import changed_regions
 from gputop.ui.toolkit.palette import THEMES
 from gputop.ui.view import View
-from gputop.ui.widgets.history_chart import HistoryChart, arrange
 
 GIB = 1024**3
 T0 = 1_796_000_000.0

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from gputop.model import Gpu, Snapshot
 from gputop.sampling.history import METRICS, History
-from gputop.ui.chart_builder import ChartBuilder, ChartRequest, Picture
-from gputop.ui.chart_curves import MIRRORED, Decimated, Raster
-from gputop.ui.chart_picture import Curve, Look, Painter, Pane, empty_axes
-from gputop.ui.chart_scale import TimeAxis, axis_top, value_scale
+from gputop.ui.chart.builder import ChartBuilder, ChartRequest, Picture
+from gputop.ui.chart.curves import MIRRORED, Decimated, Raster
+from gputop.ui.chart.picture import Curve, Look, Painter, Pane, empty_axes
+from gputop.ui.chart.scale import TimeAxis, axis_top, value_scale
 from gputop.ui.toolkit.cells import Line, line_width
 
 GIB = 1024**3

@@ -29,8 +29,8 @@ from gputop.ui.widgets.header import Header, HostLine, problem_line
 
 if TYPE_CHECKING:
     from gputop.ui.app import GputopApp
+    from gputop.ui.chart.history_chart import HistoryChart
     from gputop.ui.processes.filter_prompt import FilterPrompt
-    from gputop.ui.widgets.history_chart import HistoryChart
 
 FAR_SECONDS: Final = 10.0  # what Shift+Left looks back
 FIRST_PAINT: Final = 0.01  # seconds: Textual paints the whole screen for each step of its start, three times in all
@@ -225,7 +225,7 @@ class Dashboard(FindingsScreen):
     async def _bring_chart(self) -> None:
         """The chart comes after the first picture: what it is made of takes a while to import."""
         if self.chart is None:
-            from gputop.ui.widgets.history_chart import HistoryChart
+            from gputop.ui.chart.history_chart import HistoryChart
 
             self.chart = HistoryChart(id="chart")
             await self.mount(self.chart, after=self.gpus)

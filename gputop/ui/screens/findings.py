@@ -24,7 +24,7 @@ from gputop.ui.widgets.footer import Footer
 if TYPE_CHECKING:
     from gputop.signals.protocol import Target
     from gputop.ui.app import GputopApp
-    from gputop.ui.widgets.history_chart import HistoryChart
+    from gputop.ui.chart.history_chart import HistoryChart
 
 
 MOST_DEPARTED: Final = 64  # grey lines

@@ -17,10 +17,10 @@ from gputop import units
 from gputop.model import Gpu, Snapshot
 from gputop.sampling.history import METRICS, History
 from gputop.sampling.journal import Journal
-from gputop.ui.chart_builder import ChartBuilder, ChartRequest, Picture
-from gputop.ui.chart_events import with_events
-from gputop.ui.chart_picture import Curve, Look, Pane, empty_axes
-from gputop.ui.chart_scale import TimeAxis
+from gputop.ui.chart.builder import ChartBuilder, ChartRequest, Picture
+from gputop.ui.chart.events import with_events
+from gputop.ui.chart.picture import Curve, Look, Pane, empty_axes
+from gputop.ui.chart.scale import TimeAxis
 from gputop.ui.toolkit.cells import Line, Span, line_width, width
 from gputop.ui.toolkit.line_widget import Board
 from gputop.ui.toolkit.palette import gpu_role

@@ -7,8 +7,8 @@ from typing import Final
 
 from gputop.model import Severity
 from gputop.sampling.journal import Event, Kind
-from gputop.ui.chart_picture import Look
-from gputop.ui.chart_scale import TimeAxis
+from gputop.ui.chart.picture import Look
+from gputop.ui.chart.scale import TimeAxis
 from gputop.ui.toolkit.cells import Line, line_width, width
 
 LETTERS: Final = {

@@ -15,7 +15,7 @@ from typing import Final
 
 from gputop.model import clean_text
 from gputop.sampling.history import History
-from gputop.ui.chart_picture import Curve, Look, Painter, Pane
+from gputop.ui.chart.picture import Curve, Look, Painter, Pane
 from gputop.ui.toolkit.cells import Line
 
 SHARE: Final = 0.025  # of a core, at most

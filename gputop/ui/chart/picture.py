@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gputop.sampling.history import History, Track
-from gputop.ui.chart_curves import MIRRORED, Decimated, Raster
-from gputop.ui.chart_scale import Scale, TimeAxis, axis_top, value_scale
+from gputop.ui.chart.curves import MIRRORED, Decimated, Raster
+from gputop.ui.chart.scale import Scale, TimeAxis, axis_top, value_scale
 from gputop.ui.toolkit.cells import Line, Span
 
 _RESET: Final = "\x1b[0m"
