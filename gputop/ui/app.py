@@ -26,8 +26,8 @@ from gputop.signals.protocol import Signals
 from gputop.text import unicode_works
 from gputop.ui import leaving
 from gputop.ui.insight import Insight
+from gputop.ui.leaks.raised_alarms import RaisedAlarms
 from gputop.ui.messages import GpuEvent, ReportArrived, SnapshotArrived
-from gputop.ui.raised_alarms import RaisedAlarms
 from gputop.ui.screens.dashboard import Dashboard
 from gputop.ui.toolkit import plain_widgets
 from gputop.ui.toolkit.crash import ReportingApp
@@ -174,7 +174,7 @@ class GputopApp(ReportingApp[None]):
 
     def get_default_screen(self) -> Screen[Any]:
         if self.player is not None:
-            from gputop.ui.screens.replay import ReplayDashboard
+            from gputop.ui.replay.dashboard import ReplayDashboard
 
             return ReplayDashboard(self.player)
         return Dashboard()

@@ -17,8 +17,8 @@ from gputop.signals.protocol import Target
 from gputop.sources.simulated import simulated_machine
 from gputop.ui.gpus.detail_history import MOST, DetailHistory
 from gputop.ui.gpus.details_screen import GpuScreen
+from gputop.ui.kill.screen import KillScreen
 from gputop.ui.processes.details_screen import ProcessScreen
-from gputop.ui.screens.kill import KillScreen
 from gputop.ui.toolkit.glyphs import ASCII
 from gputop.ui.view import View
 from tests.ui.screens import TORN_KEYS, VIEW, flat, showing, until

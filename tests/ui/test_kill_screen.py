@@ -16,7 +16,7 @@ from gputop.signals import outcome
 from gputop.signals.protocol import Outcome, Result, Target
 from gputop.signals.scope import Kin
 from gputop.signals.sender import ProcSignals
-from gputop.ui.screens.kill import KillScreen
+from gputop.ui.kill.screen import KillScreen
 from gputop.ui.toolkit.glyphs import ASCII
 from gputop.ui.view import View
 from tests.ui.screens import TORN_KEYS, VIEW, flat, showing, until

@@ -22,7 +22,7 @@ from gputop.sources.simulated import simulated_machine
 from gputop.ui.app import GputopApp
 from gputop.ui.chart.history_chart import HistoryChart
 from gputop.ui.keys import KEYS, REPLAY_KEYS, TORN
-from gputop.ui.looking_back import HistoryUntil
+from gputop.ui.replay.looking_back import HistoryUntil
 from gputop.ui.toolkit.line_widget import Board
 from tests.recorded import EPOCH, life, record
 from tests.ui.screens import until

@@ -10,7 +10,7 @@ import pytest
 from gputop import units
 from gputop.model import clean_text, replace
 from gputop.settings import DEFAULTS, METRICS, Settings, Thresholds
-from gputop.ui.screens.settings import SettingsScreen
+from gputop.ui.settings.screen import SettingsScreen
 from gputop.ui.toolkit.glyphs import ASCII, UNICODE
 from tests.ui.screens import TORN_KEYS, flat, showing, strike
 from tests.unit.process_data import gpu

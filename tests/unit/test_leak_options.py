@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gputop.settings import DEFAULTS, Settings
-from gputop.ui.leak_options import Amount, Ignored, leak_options
+from gputop.ui.settings.leak_options import Amount, Ignored, leak_options
 
 IDLE = Amount("leak_idle_minutes", "Idle after", (5, 30, 60), "min", "")
 

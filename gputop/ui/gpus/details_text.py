@@ -12,7 +12,7 @@ from gputop.model import Gpu, GpuFacts, Severity, Snapshot, event_reasons
 from gputop.sampling.history import History
 from gputop.ui.gpus.detail_history import DetailHistory
 from gputop.ui.gpus.parts import tall_sparkline
-from gputop.ui.leak_text import about_gap, about_holders
+from gputop.ui.leaks.text import about_gap, about_holders
 from gputop.ui.toolkit.cells import Line, Span, fit
 from gputop.ui.toolkit.glyphs import gauge
 from gputop.ui.toolkit.palette import gpu_role, load_role, soft_role

@@ -15,8 +15,8 @@ from gputop.signals.scope import Extent
 from gputop.ui.gpus.detail_history import DetailHistory
 from gputop.ui.gpus.parts import tall_sparkline
 from gputop.ui.insight import Insight
-from gputop.ui.kill_targets import holders_as_targets
-from gputop.ui.leak_text import about_holders, about_verdict
+from gputop.ui.kill.targets import holders_as_targets
+from gputop.ui.leaks.text import about_holders, about_verdict
 from gputop.ui.processes.listing.node import capacities_of, capacity
 from gputop.ui.toolkit.background import in_background
 from gputop.ui.toolkit.cells import Line, Span, fit
@@ -123,7 +123,7 @@ class ProcessScreen(Sheet[None]):
             return True
         if key not in ("k", "f9") or self._signals is None:
             return False
-        from gputop.ui.screens.kill import KillScreen
+        from gputop.ui.kill.screen import KillScreen
 
         facts = self._facts
         target = Target(

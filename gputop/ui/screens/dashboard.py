@@ -17,9 +17,9 @@ from gputop.ui.gpus.area import GpuArea
 from gputop.ui.gpus.detail_history import DetailHistory
 from gputop.ui.keys import KEYS, Key
 from gputop.ui.layout import LEAST_HEIGHT, LEAST_WIDTH, Plan, plan
-from gputop.ui.looking_back import HistoryUntil, LookingBack
+from gputop.ui.leaks.findings import FindingsScreen
 from gputop.ui.processes.table import ProcessTable
-from gputop.ui.screens.findings import FindingsScreen
+from gputop.ui.replay.looking_back import HistoryUntil, LookingBack
 from gputop.ui.toolkit import exact_output
 from gputop.ui.toolkit.cells import fit
 from gputop.ui.toolkit.line_widget import Board
@@ -239,7 +239,7 @@ class Dashboard(FindingsScreen):
         self.app.push_screen(HelpScreen(self.gputop.view, self.keys))
 
     def action_settings(self) -> None:
-        from gputop.ui.screens.settings import SettingsScreen
+        from gputop.ui.settings.screen import SettingsScreen
 
         gputop = self.gputop
         latest = gputop.sampling.poller.latest

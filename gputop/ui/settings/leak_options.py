@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from gputop.settings import DEFAULTS, Settings
-from gputop.ui.options import Choice, Option
+from gputop.ui.settings.options import Choice, Option
 
 
 class Amount(Choice):

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from gputop.locations import short
 from gputop.settings import Settings
-from gputop.ui.options import Choice, Level, Option, ResetAll
-from gputop.ui.settings_sections import Section
+from gputop.ui.settings.options import Choice, Level, Option, ResetAll
+from gputop.ui.settings.sections import Section
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.frame import clip, on
 from gputop.ui.toolkit.glyphs import Glyphs

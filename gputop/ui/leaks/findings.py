@@ -13,7 +13,7 @@ from gputop.model import Snapshot, Verdict
 from gputop.sampling.journal import Departed, Kind
 from gputop.signals.scope import Extent
 from gputop.ui.gpus.area import GpuArea
-from gputop.ui.kill_targets import HoldersAsTargets, holders_as_targets
+from gputop.ui.kill.targets import HoldersAsTargets, holders_as_targets
 from gputop.ui.processes.annotations import About
 from gputop.ui.processes.listing.groups import GROUPS
 from gputop.ui.processes.listing.row import Row
@@ -87,7 +87,7 @@ class FindingsScreen(Screen[None]):
     # -- keys
 
     def action_leaks(self) -> None:
-        from gputop.ui.screens.leaks import LeaksScreen
+        from gputop.ui.leaks.screen import LeaksScreen
 
         gputop = self.gputop
         self.app.push_screen(
@@ -149,7 +149,7 @@ class FindingsScreen(Screen[None]):
         self.notify(words, severity="warning", timeout=8, markup=False)
 
     def push_kill(self, chosen: tuple[Target, ...], hidden: tuple[Target, ...], holders: HoldersAsTargets) -> None:
-        from gputop.ui.screens.kill import KillScreen
+        from gputop.ui.kill.screen import KillScreen
 
         gputop = self.gputop
         if gputop.signals is None:

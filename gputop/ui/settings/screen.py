@@ -13,9 +13,9 @@ from textual.screen import Screen
 from gputop.locations import short
 from gputop.model import Gpu
 from gputop.settings import DEFAULTS, Settings
-from gputop.ui.options import ColumnOrder, Option, ResetAll
-from gputop.ui.settings_page import Row, SettingsPage
-from gputop.ui.settings_sections import Section, sections
+from gputop.ui.settings.options import ColumnOrder, Option, ResetAll
+from gputop.ui.settings.page import Row, SettingsPage
+from gputop.ui.settings.sections import Section, sections
 from gputop.ui.toolkit.cells import Line, fit, width
 from gputop.ui.toolkit.exact_output import install
 from gputop.ui.toolkit.frame import Hint, clip, hint_line, shown, thumb

@@ -18,9 +18,9 @@ from gputop.signals.reclaim import Inheritance
 from gputop.signals.scope import Extent, Kin
 from gputop.signals.state import Stage
 from gputop.signals.termination import Course, scope
-from gputop.ui.kill_choices import EXTENTS, Choice, TypedSignal, choices
-from gputop.ui.kill_targets import holders_as_targets
-from gputop.ui.kill_text import KillText
+from gputop.ui.kill.choices import EXTENTS, Choice, TypedSignal, choices
+from gputop.ui.kill.targets import holders_as_targets
+from gputop.ui.kill.text import KillText
 from gputop.ui.toolkit.background import in_background
 from gputop.ui.toolkit.cells import Line, fit, width
 from gputop.ui.toolkit.dialog import Dialog

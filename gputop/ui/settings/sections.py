@@ -7,8 +7,10 @@ from typing import Final, NamedTuple
 
 from gputop.model import Gpu
 from gputop.settings import CHART_WINDOWS, METRICS
-from gputop.ui.leak_options import Amount, leak_options
-from gputop.ui.options import (
+from gputop.ui.processes.columns import COLUMNS
+from gputop.ui.processes.listing.groups import GROUPS
+from gputop.ui.settings.leak_options import Amount, leak_options
+from gputop.ui.settings.options import (
     Choice,
     ColumnOrder,
     Level,
@@ -20,8 +22,6 @@ from gputop.ui.options import (
     TableColumn,
     WhichGpu,
 )
-from gputop.ui.processes.columns import COLUMNS
-from gputop.ui.processes.listing.groups import GROUPS
 
 
 class Section(NamedTuple):

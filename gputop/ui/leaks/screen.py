@@ -17,8 +17,8 @@ from gputop.procfs.host_reader import ProcessDetails
 from gputop.signals.protocol import Signals
 from gputop.signals.scope import Extent
 from gputop.ui.insight import Insight
-from gputop.ui.kill_targets import verdicts_as_targets
-from gputop.ui.leak_text import about_gap, about_verdict
+from gputop.ui.kill.targets import verdicts_as_targets
+from gputop.ui.leaks.text import about_gap, about_verdict
 from gputop.ui.processes.annotations import verdict_words
 from gputop.ui.processes.lines import VERDICT_ROLES
 from gputop.ui.toolkit.cells import Line, Span, fit, width
@@ -185,7 +185,7 @@ class LeaksScreen(Screen[None]):
             self._insight.scan_now()
             self.notify("Nobody is known yet who keeps this memory; looking again.", severity="warning", markup=False)
             return
-        from gputop.ui.screens.kill import KillScreen
+        from gputop.ui.kill.screen import KillScreen
 
         extent = Extent.TAGGED if len(chosen) > 1 else Extent.HOLDERS if inherited else Extent.PROCESS
         insight = self._insight

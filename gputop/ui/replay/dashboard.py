@@ -81,7 +81,7 @@ class ReplayDashboard(Dashboard, inherit_bindings=False):
         self.player.faster(1)
 
     async def action_go_to(self) -> None:
-        from gputop.ui.widgets.time_prompt import TimePrompt
+        from gputop.ui.replay.time_prompt import TimePrompt
 
         if not self._time_prompt_open:
             self._time_prompt_open = True

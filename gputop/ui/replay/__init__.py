@@ -1,0 +1,1 @@
+"""Time travel: the dashboard on a recording, and looking back at its own past."""
