@@ -172,7 +172,7 @@ KEYS = {
 
 
 def screen(path: Path) -> None:
-    from gputop.ui.screens.torch_snapshot import TorchSnapshotScreen
+    from gputop.ui.torch_viewers.snapshot.screen import TorchSnapshotScreen
 
     viewer.walk(lambda view: TorchSnapshotScreen([path], view), KEYS)
 

@@ -92,7 +92,7 @@ def main() -> None:
               f"{size / read:.0f} MB/s (json.load of a tenth: {json_rate:.0f} MB/s), with the table of {rows} rows "
               f"{total:.1f} s = {size / total:.0f} MB/s; peak memory {peak:.0f} MB")  # fmt: skip
         if options.screen:
-            from gputop.ui.screens.torch_trace import TorchTraceScreen
+            from gputop.ui.torch_viewers.trace.screen import TorchTraceScreen
 
             viewer.first_frame(["torch-trace", str(path)], "How it adds up", times=1)
             viewer.walk(lambda view: TorchTraceScreen(path, view), KEYS)

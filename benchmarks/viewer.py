@@ -41,7 +41,7 @@ def walk(make: Callable[[Any], Any], keys: Mapping[str, Sequence[str]]) -> None:
     from textual.geometry import Region
 
     from gputop.settings import DEFAULTS
-    from gputop.ui.viewer_app import ViewerApp
+    from gputop.ui.torch_viewers.app import ViewerApp
 
     async def run() -> None:
         app = ViewerApp(make, DEFAULTS)

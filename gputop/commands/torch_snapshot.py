@@ -98,13 +98,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _view(options: argparse.Namespace) -> int:
     from gputop.commands.shared.arguments import settings_of
-    from gputop.ui import viewer_app
-    from gputop.ui.screens.torch_snapshot import TorchSnapshotScreen
+    from gputop.ui.torch_viewers import app
+    from gputop.ui.torch_viewers.snapshot.screen import TorchSnapshotScreen
 
     settings, _, _ = settings_of(options)
-    return viewer_app.run(
-        lambda view: TorchSnapshotScreen(options.files, view, options.device, options.filter), settings
-    )
+    return app.run(lambda view: TorchSnapshotScreen(options.files, view, options.device, options.filter), settings)
 
 
 def _open(path: Path) -> Snapshot | None:

@@ -148,11 +148,11 @@ def _wants_viewer(options: argparse.Namespace) -> bool:
 
 def _view(options: argparse.Namespace) -> int:
     from gputop.commands.shared.arguments import settings_of
-    from gputop.ui import viewer_app
-    from gputop.ui.screens.torch_trace import TorchTraceScreen
+    from gputop.ui.torch_viewers import app
+    from gputop.ui.torch_viewers.trace.screen import TorchTraceScreen
 
     settings, _, _ = settings_of(options)
-    return viewer_app.run(lambda view: TorchTraceScreen(options.file, view), settings)
+    return app.run(lambda view: TorchTraceScreen(options.file, view), settings)
 
 
 def _timeline(timeline: MemoryTimeline, options: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ from gputop.ui.gpus.parts import GpuDrawing, memory_bar
 from gputop.ui.gpus.remarks import memory_parts, memory_remark
 from gputop.ui.gpus.why_screen import WhyScreen
 from gputop.ui.processes.details_screen import ProcessScreen
-from gputop.ui.screens.torch_ask import TorchAskScreen, is_file_of
+from gputop.ui.torch_live.ask_screen import TorchAskScreen, is_file_of
 from tests.ui.screens import TORN_KEYS, VIEW, flat, showing, strike, until
 from tests.ui.test_help_screen import whole_text
 from tests.unit.process_data import GIB, TAKEN_AT, gpu, process

@@ -12,10 +12,10 @@ import pytest
 from textual.pilot import Pilot
 
 from gputop.settings import DEFAULTS
-from gputop.ui.screens.torch_snapshot import TorchSnapshotScreen
 from gputop.ui.toolkit.glyphs import ASCII, UNICODE
+from gputop.ui.torch_viewers.app import ViewerApp
+from gputop.ui.torch_viewers.snapshot.screen import TorchSnapshotScreen
 from gputop.ui.view import View
-from gputop.ui.viewer_app import ViewerApp
 from tests.ui.screens import TORN_KEYS, VIEW, Stage, showing, until
 from tests.unit import allocator_simulator as sim
 from tests.unit.allocator_simulator import MIB, Allocator

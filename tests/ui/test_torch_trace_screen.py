@@ -14,10 +14,10 @@ import pytest
 from textual.pilot import Pilot
 
 from gputop.settings import DEFAULTS
-from gputop.ui.screens.torch_trace import TorchTraceScreen
 from gputop.ui.toolkit.glyphs import ASCII
+from gputop.ui.torch_viewers.app import ViewerApp
+from gputop.ui.torch_viewers.trace.screen import TorchTraceScreen
 from gputop.ui.view import View
-from gputop.ui.viewer_app import ViewerApp
 from tests.ui.screens import TORN_KEYS, VIEW, Stage, flat, showing, until
 
 H200 = Path(__file__).resolve().parents[1] / "data" / "h200"

@@ -117,7 +117,7 @@ class ProcessScreen(Sheet[None]):
 
     def pressed(self, key: str) -> bool:
         if key == "T" and self._signals is not None and self._rows and self._rows[0].torch is not None:
-            from gputop.ui.torch_asking import ask_process
+            from gputop.ui.torch_live.asking import ask_process
 
             ask_process(self.app, self._rows[0], self._snapshot_of, self.view)
             return True
@@ -213,7 +213,7 @@ class ProcessScreen(Sheet[None]):
         snapshot = self._snapshot
         if snapshot is None or not any(row.torch is not None for row in self._rows):
             return []
-        from gputop.ui.torch_text import about_torch
+        from gputop.ui.torch_live.text import about_torch
 
         found = []
         for row in self._rows:

@@ -387,7 +387,7 @@ class Dashboard(FindingsScreen):
             words = "This process does not use gputop.torch_monitor (two lines in its script: w tells them)."
             self.notify(words if process is not None else "No process is at the cursor.", markup=False)
         else:
-            from gputop.ui.torch_asking import ask_process
+            from gputop.ui.torch_live.asking import ask_process
 
             ask_process(self.app, process, lambda: gputop.sampling.poller.latest, gputop.view)
 

@@ -13,11 +13,11 @@ from textual.screen import Screen
 from gputop.settings import Settings
 from gputop.text import unicode_works
 from gputop.ui import leaving
-from gputop.ui.screens.viewer import ViewerScreen
 from gputop.ui.toolkit.crash import ReportingApp
 from gputop.ui.toolkit.glyphs import ASCII, UNICODE
 from gputop.ui.toolkit.line_widget import Board
 from gputop.ui.toolkit.palette import THEMES, Palette, theme_to_show
+from gputop.ui.torch_viewers.screen import ViewerScreen
 from gputop.ui.view import View
 
 

@@ -9,8 +9,8 @@ from gputop.torch_files.snapshot.summary import figures
 from gputop.torch_files.words import percent, size
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.wrap import wrap
-from gputop.ui.torch_pane import SnapshotPane
-from gputop.ui.viewer_pane import TextPane
+from gputop.ui.torch_viewers.pane import TextPane
+from gputop.ui.torch_viewers.snapshot.pane import SnapshotPane
 
 
 class OverviewPane(SnapshotPane, TextPane):

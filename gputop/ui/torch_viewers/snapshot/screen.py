@@ -10,15 +10,15 @@ from gputop.model import clean_text
 from gputop.torch_files.snapshot.groups import TERMS
 from gputop.torch_files.snapshot.snapshot import Snapshot, UnreadableFile, open_snapshot
 from gputop.torch_files.words import size
-from gputop.ui.screens.viewer import ViewerScreen
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.frame import Hint
-from gputop.ui.torch_allocations import AllocationsPane
-from gputop.ui.torch_lists import DiffPane, LeaksPane, OomPane, SegmentsPane
-from gputop.ui.torch_overview import OverviewPane
-from gputop.ui.torch_pane import SnapshotPane
-from gputop.ui.torch_state import TorchState
-from gputop.ui.torch_timeline import TimelinePane
+from gputop.ui.torch_viewers.screen import ViewerScreen
+from gputop.ui.torch_viewers.snapshot.allocations import AllocationsPane
+from gputop.ui.torch_viewers.snapshot.lists import DiffPane, LeaksPane, OomPane, SegmentsPane
+from gputop.ui.torch_viewers.snapshot.overview import OverviewPane
+from gputop.ui.torch_viewers.snapshot.pane import SnapshotPane
+from gputop.ui.torch_viewers.snapshot.state import TorchState
+from gputop.ui.torch_viewers.snapshot.timeline import TimelinePane
 from gputop.ui.view import View
 
 _PANES: Final = (OverviewPane, TimelinePane, AllocationsPane, LeaksPane, SegmentsPane, OomPane, DiffPane)

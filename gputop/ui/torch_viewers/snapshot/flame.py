@@ -8,7 +8,7 @@ from typing import NamedTuple
 from gputop.torch_files.call_tree import Node
 from gputop.torch_files.words import percent, size
 from gputop.ui.toolkit.cells import Line, Span, fit, width
-from gputop.ui.torch_state import TorchState
+from gputop.ui.torch_viewers.snapshot.state import TorchState
 
 _NARROW = 0.25  # cells: less is left out
 

@@ -6,8 +6,8 @@ from collections.abc import Hashable
 
 from gputop.torch_files.trace.timeline import CATEGORIES, MemoryTimeline
 from gputop.torch_files.words import percent, size
-from gputop.ui.curve_pane import CurvePane
 from gputop.ui.toolkit.cells import Line, fit
+from gputop.ui.torch_viewers.curve_pane import CurvePane
 from gputop.ui.view import View
 
 _NAME = 18

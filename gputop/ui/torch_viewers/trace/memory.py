@@ -7,11 +7,11 @@ from collections.abc import Hashable, Sequence
 from gputop.model import clean_text
 from gputop.torch_files.trace.curve import Curve
 from gputop.torch_files.words import signed, size
-from gputop.ui.curve_pane import CurvePane
 from gputop.ui.toolkit.cells import Line, fit
 from gputop.ui.toolkit.frame import Hint
-from gputop.ui.trace_overview import NO_MEMORY
-from gputop.ui.trace_state import TraceState
+from gputop.ui.torch_viewers.curve_pane import CurvePane
+from gputop.ui.torch_viewers.trace.overview import NO_MEMORY
+from gputop.ui.torch_viewers.trace.state import TraceState
 
 _HELD = 6  # lines about what is held at the cursor, at most
 _OPEN = 6  # about what ran

@@ -13,8 +13,8 @@ from gputop.torch_files.words import size
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.toolkit.wrap import wrap
+from gputop.ui.torch_viewers.pane import Pane
 from gputop.ui.view import View
-from gputop.ui.viewer_pane import Pane
 
 _AXIS = 9  # cells of the labels at the left
 _LEAST = 20  # entries of the deepest zoom

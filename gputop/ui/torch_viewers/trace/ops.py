@@ -13,8 +13,8 @@ from gputop.torch_files.words import size
 from gputop.ui.toolkit.cells import Line, Span, fit
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.toolkit.wrap import wrap
-from gputop.ui.trace_state import STACKS, TraceState
-from gputop.ui.viewer_pane import ListPane
+from gputop.ui.torch_viewers.pane import ListPane
+from gputop.ui.torch_viewers.trace.state import STACKS, TraceState
 
 _LEAST_NAME: Final = 24  # cells
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from gputop.torch_files.snapshot.frames import Frame
 from gputop.torch_files.snapshot.snapshot import Device
 from gputop.ui.toolkit.cells import Line, Span, fit, width
-from gputop.ui.torch_state import TorchState
-from gputop.ui.viewer_pane import Pane
+from gputop.ui.torch_viewers.pane import Pane
+from gputop.ui.torch_viewers.snapshot.state import TorchState
 
 NO_TRACE = "The snapshot has no trace: torch.cuda.memory._record_memory_history() was not called before it was taken."
 

@@ -10,10 +10,10 @@ from gputop.torch_files.snapshot.groups import Group, stack_title
 from gputop.torch_files.words import percent, size
 from gputop.ui.toolkit.cells import Line, Span, fit
 from gputop.ui.toolkit.frame import Hint
-from gputop.ui.torch_flame import FlameGraph
-from gputop.ui.torch_pane import SnapshotPane, stack_lines
-from gputop.ui.torch_state import TorchState
-from gputop.ui.viewer_pane import ListPane
+from gputop.ui.torch_viewers.pane import ListPane
+from gputop.ui.torch_viewers.snapshot.flame import FlameGraph
+from gputop.ui.torch_viewers.snapshot.pane import SnapshotPane, stack_lines
+from gputop.ui.torch_viewers.snapshot.state import TorchState
 
 _MOMENTS: Final = ("now", "peak", "cursor")
 _SHAPES: Final = ("table", "tree", "flame")

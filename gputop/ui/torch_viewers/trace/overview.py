@@ -6,8 +6,8 @@ from gputop.model import clean_text
 from gputop.torch_files.words import size
 from gputop.ui.toolkit.cells import Line, fit, width
 from gputop.ui.toolkit.wrap import wrap
-from gputop.ui.trace_state import TraceState
-from gputop.ui.viewer_pane import TextPane
+from gputop.ui.torch_viewers.pane import TextPane
+from gputop.ui.torch_viewers.trace.state import TraceState
 
 _LABEL = 14
 _HELD = 4  # lines about what was held at a peak

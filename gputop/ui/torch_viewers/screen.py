@@ -11,7 +11,6 @@ from textual.app import ComposeResult
 from textual.screen import Screen
 from textual.timer import Timer
 
-from gputop.ui.curve_pane import CurvePane
 from gputop.ui.toolkit.background import in_background
 from gputop.ui.toolkit.cells import Line, fit, width
 from gputop.ui.toolkit.exact_output import install
@@ -19,8 +18,9 @@ from gputop.ui.toolkit.frame import Hint, clip, hint_line, shown
 from gputop.ui.toolkit.line_widget import Board
 from gputop.ui.toolkit.text_entry import Entry
 from gputop.ui.toolkit.wrap import wrap
+from gputop.ui.torch_viewers.curve_pane import CurvePane
+from gputop.ui.torch_viewers.pane import Pane, TextPane
 from gputop.ui.view import View
-from gputop.ui.viewer_pane import Pane, TextPane
 
 _IDLE: Final = 0.12  # seconds without a key after which what takes longer is computed
 _LEAST: Final = (40, 8)

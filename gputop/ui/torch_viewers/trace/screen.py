@@ -11,17 +11,17 @@ from gputop.torch_files.trace.file import UnreadableTrace
 from gputop.torch_files.trace.timeline import MemoryTimeline
 from gputop.torch_files.trace.trace import open_profile
 from gputop.torch_files.words import size
-from gputop.ui.screens.viewer import ViewerScreen
-from gputop.ui.timeline_panes import CategoriesPane
 from gputop.ui.toolkit.background import in_background
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.frame import Hint
-from gputop.ui.trace_memory import TraceMemoryPane
-from gputop.ui.trace_ops import OpsPane
-from gputop.ui.trace_overview import TraceOverviewPane
-from gputop.ui.trace_state import Peaks, TraceState
+from gputop.ui.torch_viewers.pane import Pane
+from gputop.ui.torch_viewers.screen import ViewerScreen
+from gputop.ui.torch_viewers.trace.memory import TraceMemoryPane
+from gputop.ui.torch_viewers.trace.ops import OpsPane
+from gputop.ui.torch_viewers.trace.overview import TraceOverviewPane
+from gputop.ui.torch_viewers.trace.state import Peaks, TraceState
+from gputop.ui.torch_viewers.trace.timeline_panes import CategoriesPane
 from gputop.ui.view import View
-from gputop.ui.viewer_pane import Pane
 
 Opened = Peaks | MemoryTimeline
 

@@ -8,10 +8,10 @@ from gputop.torch_files.snapshot.groups import stack_title
 from gputop.torch_files.snapshot.phases import phases
 from gputop.torch_files.snapshot.snapshot import ACTIONS, OOM
 from gputop.torch_files.words import percent, size
-from gputop.ui.curve_pane import CurvePane
 from gputop.ui.toolkit.cells import Line, Span, fit
 from gputop.ui.toolkit.frame import Hint
-from gputop.ui.torch_pane import NO_TRACE, SnapshotPane
+from gputop.ui.torch_viewers.curve_pane import CurvePane
+from gputop.ui.torch_viewers.snapshot.pane import NO_TRACE, SnapshotPane
 
 _HELD = 5  # lines about what is held at the cursor, at most
 

@@ -17,9 +17,9 @@ from gputop.ui.toolkit.cells import Line, Span, fit
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.toolkit.glyphs import levels
 from gputop.ui.toolkit.wrap import wrap
-from gputop.ui.torch_pane import NO_TRACE, SnapshotPane, stack_lines
-from gputop.ui.torch_state import TorchState
-from gputop.ui.viewer_pane import ListPane
+from gputop.ui.torch_viewers.pane import ListPane
+from gputop.ui.torch_viewers.snapshot.pane import NO_TRACE, SnapshotPane, stack_lines
+from gputop.ui.torch_viewers.snapshot.state import TorchState
 
 _SPARK: Final = 24
 

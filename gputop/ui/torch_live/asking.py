@@ -14,11 +14,11 @@ from gputop.ui.view import View
 
 def ask_process(app: App[Any], process: GpuProcess, snapshot_of: Callable[[], Snapshot | None], view: View) -> None:
     """The dialog, then the viewer."""
-    from gputop.ui.screens.torch_ask import TorchAskScreen
+    from gputop.ui.torch_live.ask_screen import TorchAskScreen
 
     def written(path: Path | None) -> None:
         if path is not None:
-            from gputop.ui.screens.torch_snapshot import TorchSnapshotScreen
+            from gputop.ui.torch_viewers.snapshot.screen import TorchSnapshotScreen
 
             app.push_screen(TorchSnapshotScreen([path], view))
 

@@ -1,0 +1,1 @@
+"""The views of a profiler trace. What they show is computed in ``gputop.torch_files.trace``."""
