@@ -24,11 +24,11 @@ from gputop.sampling.sampler import Sampler
 from gputop.settings import Settings
 from gputop.signals.protocol import Signals
 from gputop.text import unicode_works
-from gputop.ui import leaving
+from gputop.ui import exit_signals
+from gputop.ui.dashboard import Dashboard
 from gputop.ui.insight import Insight
 from gputop.ui.leaks.raised_alarms import RaisedAlarms
 from gputop.ui.messages import GpuEvent, ReportArrived, SnapshotArrived
-from gputop.ui.screens.dashboard import Dashboard
 from gputop.ui.toolkit import plain_widgets
 from gputop.ui.toolkit.crash import ReportingApp
 from gputop.ui.toolkit.glyphs import ASCII, UNICODE
@@ -63,8 +63,8 @@ def run(
     """
     insight = Insight(poller, bus, settings, investigator, keeps_log=not simulated)
     app = GputopApp(poller, bus, history, settings, settings_path, problems, signals, player, insight)
-    app.ending_signals = leaving.EndingSignals()
-    leaving.end_with_terminal()
+    app.ending_signals = exit_signals.EndingSignals()
+    exit_signals.end_with_terminal()
     stdout = sys.__stdout__
     sys.__stdout__ = sys.__stderr__  # type: ignore[misc]  # Textual draws there, but asks the other one for the size
     try:
@@ -84,7 +84,7 @@ class GputopApp(ReportingApp[None]):
         Binding("ctrl+l", "repaint", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", show=False, priority=True),
     ]
-    ending_signals: leaving.EndingSignals | None = None
+    ending_signals: exit_signals.EndingSignals | None = None
 
     def __init__(
         self,

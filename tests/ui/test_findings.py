@@ -24,6 +24,7 @@ from gputop.sources.simulated import simulated_machine
 from gputop.ui.app import GputopApp
 from gputop.ui.chart.events import with_events
 from gputop.ui.chart.picture import Look
+from gputop.ui.events_screen import EventsScreen
 from gputop.ui.insight import Insight
 from gputop.ui.kill.screen import KillScreen
 from gputop.ui.leaks.findings import departed_row
@@ -33,7 +34,6 @@ from gputop.ui.processes.listing.order import Order
 from gputop.ui.processes.listing.row import Row
 from gputop.ui.processes.listing.rows import ProcessRows
 from gputop.ui.processes.mark import Mark
-from gputop.ui.screens.events import EventsScreen
 from gputop.ui.toolkit.line_widget import Board
 from tests.ui.screens import VIEW, flat, showing, until
 from tests.unit.process_data import GIB, TAKEN_AT, facts, gpu, process, snapshot

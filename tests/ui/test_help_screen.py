@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gputop.settings import DEFAULTS
+from gputop.ui.help_screen import HelpScreen
 from gputop.ui.keys import KEYS
 from gputop.ui.processes.columns import COLUMNS
 from gputop.ui.processes.sort_screen import SortScreen
-from gputop.ui.screens.help import HelpScreen
 from gputop.ui.toolkit.glyphs import ASCII
 from gputop.ui.view import View
 from tests.ui.screens import TORN_KEYS, VIEW, Stage, flat, showing, strike

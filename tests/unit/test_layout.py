@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 from gputop.model import Gpu, GpuFacts, GpuProcess, Host, MigInstance, Severity, Snapshot, Xid, clean_text, unattributed
 from gputop.sampling.history import Track
 from gputop.settings import Settings
+from gputop.ui.footer import footer_line
 from gputop.ui.gpus.cards import card
 from gputop.ui.gpus.lines import Shape, pair, single
 from gputop.ui.gpus.parts import GpuDrawing, memory_bar
 from gputop.ui.gpus.remarks import memory_parts
+from gputop.ui.header import header_line, host_line, problem_line
 from gputop.ui.keys import KEYS, TORN
 from gputop.ui.layout import LEAST_HEIGHT, LEAST_WIDTH, plan
 from gputop.ui.toolkit.cells import fit, line_width, skip, width
 from gputop.ui.toolkit.glyphs import ASCII, UNICODE, asciify, gauge
 from gputop.ui.view import View
-from gputop.ui.widgets.footer import footer_line
-from gputop.ui.widgets.header import header_line, host_line, problem_line
 
 SIZES = st.tuples(st.integers(LEAST_WIDTH, 320), st.integers(LEAST_HEIGHT, 120))
 NAMES = st.text(max_size=60).map(clean_text)

@@ -12,6 +12,7 @@ from gputop.leaks.report import Ghost, LeakReport
 from gputop.model import Snapshot, Verdict
 from gputop.sampling.journal import Departed, Kind
 from gputop.signals.scope import Extent
+from gputop.ui.footer import Footer
 from gputop.ui.gpus.area import GpuArea
 from gputop.ui.kill.targets import HoldersAsTargets, holders_as_targets
 from gputop.ui.processes.annotations import About
@@ -19,7 +20,6 @@ from gputop.ui.processes.listing.groups import GROUPS
 from gputop.ui.processes.listing.row import Row
 from gputop.ui.processes.mark import Mark
 from gputop.ui.processes.table import ProcessTable
-from gputop.ui.widgets.footer import Footer
 
 if TYPE_CHECKING:
     from gputop.signals.protocol import Target
@@ -101,7 +101,7 @@ class FindingsScreen(Screen[None]):
         )
 
     def action_events(self) -> None:
-        from gputop.ui.screens.events import EventsScreen
+        from gputop.ui.events_screen import EventsScreen
 
         self.app.push_screen(EventsScreen(self.gputop.insight.journal, self.gputop.view))
 

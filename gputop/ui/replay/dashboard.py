@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import Binding
 
 from gputop.model import Snapshot
+from gputop.ui.dashboard import FAR_SECONDS, Dashboard
 from gputop.ui.gpus.detail_history import DetailHistory
 from gputop.ui.keys import REPLAY_KEYS, Key
-from gputop.ui.screens.dashboard import FAR_SECONDS, Dashboard
 
 if TYPE_CHECKING:
     from gputop.sampling.player import Player

@@ -12,7 +12,7 @@ from textual.screen import Screen
 
 from gputop.settings import Settings
 from gputop.text import unicode_works
-from gputop.ui import leaving
+from gputop.ui import exit_signals
 from gputop.ui.toolkit.crash import ReportingApp
 from gputop.ui.toolkit.glyphs import ASCII, UNICODE
 from gputop.ui.toolkit.line_widget import Board
@@ -24,8 +24,8 @@ from gputop.ui.view import View
 def run(make: Callable[[View], ViewerScreen[Any]], settings: Settings) -> int:
     """Show what *make* makes until the user quits. Returns the exit status: 1 where no file could be read."""
     app = ViewerApp(make, settings)
-    app.ending_signals = leaving.EndingSignals()
-    leaving.end_with_terminal()
+    app.ending_signals = exit_signals.EndingSignals()
+    exit_signals.end_with_terminal()
     app.run(mouse=settings.mouse)
     return app.return_code or 0
 
@@ -41,7 +41,7 @@ class ViewerApp(ReportingApp[None]):
         Binding("ctrl+c", "quit", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", show=False, priority=True),
     ]
-    ending_signals: leaving.EndingSignals | None = None
+    ending_signals: exit_signals.EndingSignals | None = None
 
     def __init__(self, make: Callable[[View], ViewerScreen[Any]], settings: Settings) -> None:
         os.environ.pop("NO_COLOR", None)  # colours off is a theme of its own

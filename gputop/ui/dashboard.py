@@ -13,8 +13,10 @@ from gputop import units
 from gputop.model import Snapshot
 from gputop.selection import only
 from gputop.settings import METRICS
+from gputop.ui.footer import Footer
 from gputop.ui.gpus.area import GpuArea
 from gputop.ui.gpus.detail_history import DetailHistory
+from gputop.ui.header import Header, HostLine, problem_line
 from gputop.ui.keys import KEYS, Key
 from gputop.ui.layout import LEAST_HEIGHT, LEAST_WIDTH, Plan, plan
 from gputop.ui.leaks.findings import FindingsScreen
@@ -24,8 +26,6 @@ from gputop.ui.toolkit import exact_output
 from gputop.ui.toolkit.cells import fit
 from gputop.ui.toolkit.line_widget import Board
 from gputop.ui.view import View
-from gputop.ui.widgets.footer import Footer
-from gputop.ui.widgets.header import Header, HostLine, problem_line
 
 if TYPE_CHECKING:
     from gputop.ui.app import GputopApp
@@ -234,7 +234,7 @@ class Dashboard(FindingsScreen):
     # -- keys
 
     def action_help(self) -> None:
-        from gputop.ui.screens.help import HelpScreen
+        from gputop.ui.help_screen import HelpScreen
 
         self.app.push_screen(HelpScreen(self.gputop.view, self.keys))
 

@@ -1,0 +1,6 @@
+"""The Textual dashboard. Textual, Rich and plotext are imported under this package only.
+
+Here: the application, the main screen and its layout, keys, header and footer. Each part of the screen has a package:
+``gpus``, ``processes``, ``chart``, ``kill``, ``leaks``, ``settings``, ``replay``, ``torch_live``, ``torch_viewers``;
+what they are drawn with is in ``toolkit``.
+"""
