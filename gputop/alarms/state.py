@@ -33,7 +33,7 @@ class IdleTime:
 
 
 class MemoryTrend:
-    """The trend of memory over a window, in bytes per window: the median of the slopes (:func:`gputop.sampling.history.trend`),
+    """The trend of memory over a window, in bytes per window: the median of the slopes (``history.trend``),
     which a job's start or a sawtooth does not mislead."""
 
     __slots__ = ("_next", "_points", "_rate", "_window")

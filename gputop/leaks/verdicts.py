@@ -52,10 +52,10 @@ def judge(case: Case, settings: Settings, now: float) -> LeakVerdict | None:
         )
         if finding is not None
     }
-    verdict, rules = _combine(case, findings, settings, now)
+    verdict, decisive = _combine(case, findings, settings, now)
     if verdict is None:
         return None
-    first, *others = (findings[rule] for rule in rules if rule in findings)
+    first, *others = (findings[rule] for rule in decisive if rule in findings)
     first = first._replace(words="; ".join([first.words, *_context(case, now)]))
     return LeakVerdict(
         verdict=verdict,

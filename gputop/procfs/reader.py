@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ProcHostReader:
-    """The :class:`~gputop.processes.HostReader` of a real machine. One thread owns it; only :meth:`exists` and
+    """The :class:`~gputop.procfs.host_reader.HostReader` of a real machine. One thread owns it; only :meth:`exists` and
     :meth:`details` may be called from others."""
 
     def __init__(self, proc: Path = Path("/proc"), clock: Callable[[], float] = time.monotonic) -> None:
@@ -40,7 +40,7 @@ class ProcHostReader:
         self._torch: TorchReports | None = None
 
     def read(self, pids: Iterable[int], fresh: Collection[int] | None = None) -> Mapping[int, HostFacts]:
-        """See :meth:`gputop.processes.HostReader.read`. Facts that did not change are the same object as before, with
+        """See ``HostReader.read``. Facts that did not change are the same object as before, with
         the ``read_at`` of when they were found."""
         if fresh is not None and not isinstance(fresh, set | frozenset | dict):
             fresh = frozenset(fresh)
@@ -61,7 +61,7 @@ class ProcHostReader:
         return found
 
     def exists(self, pid: int) -> bool | None:
-        """See :meth:`gputop.processes.HostReader.exists`. A zombie exists. Works on hidden pids too (hidepid)."""
+        """See ``HostReader.exists``. A zombie exists. Works on hidden pids too (hidepid)."""
         if not 0 < pid <= MAX_PID:
             return False
         try:
@@ -73,11 +73,11 @@ class ProcHostReader:
         return not is_thread(self._proc, pid)
 
     def machine(self) -> Host:
-        """See :meth:`gputop.processes.HostReader.machine`. CPU use is that of the last second or more."""
+        """See ``HostReader.machine``. CPU use is that of the last second or more."""
         return self._host.read()
 
     def torch_reports(self, facts: Mapping[int, HostFacts]) -> Mapping[int, TorchReport]:
-        """See :meth:`gputop.processes.HostReader.torch_reports`."""
+        """See ``HostReader.torch_reports``."""
         if self._torch is None:
             from gputop.torch_monitor.reports import TorchReports  # not needed for the first picture
 
@@ -85,7 +85,7 @@ class ProcHostReader:
         return self._torch.read(facts)
 
     def details(self, key: ProcessKey) -> ProcessDetails | None:
-        """See :meth:`gputop.processes.HostReader.details`. Takes milliseconds (all pids are looked at for children)."""
+        """See ``HostReader.details``. Takes milliseconds (all pids are looked at for children)."""
         from gputop.procfs.details import read_details  # needed on a key press only
 
         known = self._known.get(key.pid)

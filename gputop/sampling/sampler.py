@@ -11,7 +11,7 @@ from gputop.sampling.history import History
 
 
 class Sampler(Protocol):
-    """Publishes :class:`~gputop.sampling.bus.SnapshotTaken` and keeps the history, in threads of its own. Nothing here blocks,
+    """Publishes :class:`SnapshotTaken` and keeps the history, in threads of its own. Nothing here blocks,
     but :meth:`details`."""
 
     history: History

@@ -27,7 +27,7 @@ _UNGUARDED: Final = " (unguarded: this kernel has no pidfds)"
 
 
 class ProcSignals:
-    """The :class:`~gputop.processes.Signals` of a real machine. May be used from any thread; :meth:`hold` can take
+    """Signals on a real machine. May be used from any thread; :meth:`hold` can take
     milliseconds."""
 
     def __init__(self, proc: Path = Path("/proc"), devices: NvidiaDevices | None = None) -> None:
@@ -36,7 +36,7 @@ class ProcSignals:
         self._users = Users()
 
     def hold(self, target: Target) -> ProcHold | Result:
-        """See :meth:`gputop.processes.Signals.hold`. Nothing is sent, whether it may be sent is asked."""
+        """See :meth:`gputop.signals.protocol.Signals.hold`. Nothing is sent, whether it may be sent is asked."""
         pid, start_ticks = target.key
         refused = self._refuse(pid)
         if refused is not None:
@@ -64,7 +64,7 @@ class ProcSignals:
         return result
 
     def kin(self, of: Collection[ProcessKey]) -> Kin:
-        """See :meth:`gputop.processes.Signals.kin`. Reads the stat of every process: some 20 us each."""
+        """See :meth:`gputop.signals.protocol.Signals.kin`. Reads the stat of every process: some 20 us each."""
         everyone = []
         for name in os.listdir(self._proc):
             if name.isdecimal() and (stat := read_stat(f"{self._proc}/{name}/stat")) is not None:
@@ -195,7 +195,7 @@ class ProcHold:
         return stat is None or _is_zombie(stat)
 
     def stuck_in(self) -> str | None:
-        """See :meth:`gputop.processes.Hold.stuck_in` (/proc/PID/wchan)."""
+        """See :meth:`gputop.signals.protocol.Hold.stuck_in` (/proc/PID/wchan)."""
         if self.state() != "D":
             return None
         try:
@@ -224,7 +224,7 @@ class ProcHold:
         return self._permission()
 
     def send(self, signal: int) -> Result:
-        """See :meth:`gputop.processes.Hold.send`. The words say where the signal will not act, or not yet."""
+        """See :meth:`gputop.signals.protocol.Hold.send`. The words say where the signal will not act, or not yet."""
         stat = self.stat()
         if _is_zombie(stat) or (stat is None and not self.guarded):
             return self.check() or self._result(Outcome.ALREADY_GONE, "already gone")

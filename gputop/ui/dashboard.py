@@ -84,7 +84,7 @@ class Dashboard(FindingsScreen):
     def on_mount(self) -> None:
         self.app.delay_update(FIRST_PAINT)
         self.table.focus()
-        self.show_snapshot(self.gputop.sampling.poller.latest or self._no_answer_yet())
+        self.show_snapshot(self.gputop.poller.latest or self._no_answer_yet())
 
     def on_resize(self, event: events.Resize) -> None:
         if self._plan is None or self._plan[0][:2] != tuple(self.app.size):
@@ -127,7 +127,7 @@ class Dashboard(FindingsScreen):
             self._draw()
 
     def _chosen(self) -> Snapshot:
-        latest = self.gputop.sampling.poller.latest
+        latest = self.gputop.poller.latest
         assert self.snapshot is not None
         if self.looking_back.snapshot is not None:
             return self._only_chosen(self.looking_back.snapshot)
@@ -146,12 +146,12 @@ class Dashboard(FindingsScreen):
             words = f"too small: {width}×{height}; gputop needs {LEAST_WIDTH}×{LEAST_HEIGHT}"
             self.notice.show([((fit(words, width), "warning+b"),)])
             return
-        self.header.show_snapshot(snapshot, view, asked=self.gputop.sampling.poller.interval, paused=self.badge())
+        self.header.show_snapshot(snapshot, view, asked=self.gputop.poller.interval, paused=self.badge())
         if self.host_line.display:
             self.host_line.show_snapshot(snapshot, view)
         if self.banner.display:
             self.banner.show([problem_line(snapshot.problems, view, width)])
-        history, latest = self.gputop.sampling.history, self.gputop.sampling.poller.latest
+        history, latest = self.gputop.history, self.gputop.poller.latest
         past = self.looking_back.at
         until = history if past is None else HistoryUntil(history, past)
         self.gpus.show_snapshot(snapshot, snapshot.gpus, until, arrangement, view)
@@ -165,7 +165,7 @@ class Dashboard(FindingsScreen):
 
     def badge(self) -> str:
         """What is out of the ordinary about what is shown, for the header."""
-        latest, at = self.gputop.sampling.poller.latest, self.looking_back.at
+        latest, at = self.gputop.poller.latest, self.looking_back.at
         if at is None or latest is None:
             return "PAUSED" if self.paused else ""
         ago = units.duration(latest.taken_at - at)
@@ -177,7 +177,7 @@ class Dashboard(FindingsScreen):
 
     def _want(self) -> None:
         pids = None if self.table.wants_all else self.table.visible_pids
-        self.gputop.sampling.poller.want("table", pids if self.table.display else ())
+        self.gputop.poller.want("table", pids if self.table.display else ())
 
     def _arrange(self, snapshot: Snapshot, view: View, width: int, height: int, small: bool) -> Plan:
         """Give every board its lines, where that has changed."""
@@ -242,7 +242,7 @@ class Dashboard(FindingsScreen):
         from gputop.ui.settings.screen import SettingsScreen
 
         gputop = self.gputop
-        latest = gputop.sampling.poller.latest
+        latest = gputop.poller.latest
         self.app.push_screen(
             SettingsScreen(
                 settings=gputop.settings,
@@ -351,8 +351,8 @@ class Dashboard(FindingsScreen):
             self.app.push_screen(
                 ProcessScreen(
                     process,
-                    lambda: gputop.sampling.poller.latest,
-                    gputop.sampling.poller.details,
+                    lambda: gputop.poller.latest,
+                    gputop.poller.details,
                     gputop.view,
                     gputop.signals,
                     self.past,
@@ -372,7 +372,7 @@ class Dashboard(FindingsScreen):
 
             insight = gputop.insight
             self.app.push_screen(
-                WhyScreen(uuid, lambda: self.snapshot, lambda: insight.report, gputop.sampling.history, gputop.view)
+                WhyScreen(uuid, lambda: self.snapshot, lambda: insight.report, gputop.history, gputop.view)
             )
 
     def action_torch(self) -> None:
@@ -389,7 +389,7 @@ class Dashboard(FindingsScreen):
         else:
             from gputop.ui.torch_live.asking import ask_process
 
-            ask_process(self.app, process, lambda: gputop.sampling.poller.latest, gputop.view)
+            ask_process(self.app, process, lambda: gputop.poller.latest, gputop.view)
 
     @on(GpuArea.Activated)
     def _gpu_activated(self, event: GpuArea.Activated) -> None:
@@ -404,13 +404,13 @@ class Dashboard(FindingsScreen):
 
         gputop, then = self.gputop, self.looking_back.snapshot
         if then is not None:
-            until = HistoryUntil(gputop.sampling.history, then.taken_at)
+            until = HistoryUntil(gputop.history, then.taken_at)
             screen = GpuScreen(uuid, lambda: then, until, gputop.view, None, gputop.insight, then=True)
         else:
             screen = GpuScreen(
                 uuid,
-                lambda: gputop.sampling.poller.latest,
-                gputop.sampling.history,
+                lambda: gputop.poller.latest,
+                gputop.history,
                 gputop.view,
                 self.past,
                 gputop.insight,
@@ -442,8 +442,8 @@ class Dashboard(FindingsScreen):
 
     def action_pause(self) -> None:
         self.paused = not self.paused
-        if not self.paused and self.gputop.sampling.poller.latest is not None:
-            self.show_snapshot(self.gputop.sampling.poller.latest)
+        if not self.paused and self.gputop.poller.latest is not None:
+            self.show_snapshot(self.gputop.poller.latest)
             self.show_report(self.gputop.insight.report)
         self._draw()
         if self.paused and self.chart is not None:
@@ -480,10 +480,10 @@ class Dashboard(FindingsScreen):
         return True
 
     def action_refresh(self) -> None:
-        self.gputop.sampling.poller.refresh()
+        self.gputop.poller.refresh()
 
     def action_release(self) -> None:
-        poller = self.gputop.sampling.poller
+        poller = self.gputop.poller
         poller.released = not poller.released
         words = (
             "All GPU handles are let go of; g takes them again." if poller.released else "Taking the GPU handles again."

@@ -15,7 +15,7 @@ from gputop.settings import DEFAULTS
 from gputop.signals.scope import Extent
 from gputop.ui.insight import Insight
 from gputop.ui.kill.screen import KillScreen
-from gputop.ui.leaks import screen
+from gputop.ui.leaks import screen as leaks_screen
 from gputop.ui.leaks.screen import LeaksScreen
 from gputop.ui.toolkit.glyphs import ASCII
 from gputop.ui.view import View
@@ -117,7 +117,7 @@ async def test_f9_on_a_dead_pid_is_about_those_who_keep_its_memory() -> None:
 
 
 async def test_one_key_tags_all_leaks_of_mine_and_f9_takes_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(screen, "own_name", lambda: "cv")
+    monkeypatch.setattr(leaks_screen, "own_name", lambda: "cv")
     other = replace(LEAK, process=process(900).key, user="ml", targets=(process(900).key,))
     report = replace(REPORT, verdicts=(LEAK, other, IDLE))
     signals = Signals()
@@ -129,7 +129,7 @@ async def test_one_key_tags_all_leaks_of_mine_and_f9_takes_them(monkeypatch: pyt
 
 
 async def test_nothing_of_mine_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(screen, "own_name", lambda: "nobody-here")
+    monkeypatch.setattr(leaks_screen, "own_name", lambda: "nobody-here")
     async with showing(screen(), (100, 30)) as (app, pilot):
         await pilot.press("a")
         assert "None of the LEAKs is of user nobody-here" in app.notices()[0]

@@ -1,4 +1,4 @@
-"""Real child processes for the tests of gputop.processes."""
+"""Real child processes for the tests of gputop.procfs, gputop.leaks and gputop.signals."""
 
 from __future__ import annotations
 

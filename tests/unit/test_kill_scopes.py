@@ -234,7 +234,7 @@ def test_stopped_process_is_continued_so_that_sigterm_acts() -> None:
 _REUSE = """
 import json, os, signal, sys, time
 from gputop.model import ProcessKey
-from gputop.processes import Outcome, Result, Target
+from gputop.signals.protocol import Outcome, Result, Target
 from gputop.signals.termination import Course, Step
 from gputop.signals.outcome import Endings
 from gputop.signals.state import Stage

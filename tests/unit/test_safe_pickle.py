@@ -243,7 +243,8 @@ def test_modules_in_the_working_directory_are_not_imported(tmp_path: Path) -> No
     path.write_bytes(sim.dumps(small_snapshot()))
     code = (
         "import sys; sys.path[:] = [p for p in sys.path if p]; from pathlib import Path;"
-        f"from gputop.torch_files.snapshot.snapshot import open_snapshot; print(open_snapshot(Path({str(path)!r})).entries)"
+        "from gputop.torch_files.snapshot.snapshot import open_snapshot;"
+        f"print(open_snapshot(Path({str(path)!r})).entries)"
     )
     root = str(Path(__file__).resolve().parents[2])
     env = {**os.environ, "PYTHONPATH": root}

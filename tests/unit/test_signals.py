@@ -205,8 +205,8 @@ def test_a_process_that_started_at_another_time_gets_nothing(signals: ProcSignal
 REUSE = """
 import json, os, signal, subprocess, sys, time
 from gputop.model import ProcessKey
-from gputop.processes import Result, Target
-from gputop.processes import pidfd
+from gputop.signals.protocol import Result, Target
+from gputop.signals import pidfd
 from gputop.procfs.devices import NvidiaDevices
 from gputop.procfs.stat import read_stat
 from gputop.signals.sender import ProcSignals

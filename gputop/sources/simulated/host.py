@@ -1,4 +1,4 @@
-"""The host side of a simulated machine, as :class:`gputop.processes.HostReader` wants it."""
+"""The host side of a simulated machine, as :class:`gputop.procfs.host_reader.HostReader` wants it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signals to simulated processes, as :class:`gputop.processes.Signals` wants them. No real process is ever touched."""
+"""Signals to simulated processes (:class:`gputop.signals.protocol.Signals`). No real process is ever touched."""
 
 from __future__ import annotations
 

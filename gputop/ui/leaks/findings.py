@@ -93,10 +93,10 @@ class FindingsScreen(Screen[None]):
         self.app.push_screen(
             LeaksScreen(
                 gputop.insight,
-                lambda: gputop.sampling.poller.latest,
+                lambda: gputop.poller.latest,
                 gputop.view,
                 gputop.signals,
-                gputop.sampling.poller.details,
+                gputop.poller.details,
             )
         )
 
@@ -164,7 +164,7 @@ class FindingsScreen(Screen[None]):
                 every,
                 hidden,
                 gputop.signals,
-                lambda: gputop.sampling.poller.latest,
+                lambda: gputop.poller.latest,
                 gputop.view,
                 report_of=lambda: gputop.insight.report,
                 scan_now=gputop.insight.scan_now,
