@@ -37,7 +37,7 @@ def main() -> None:
         held = [torch.zeros(1024, device=f"cuda:{n}") for n in range(devices)]
         print(f"torch {torch.__version__} on {torch.cuda.get_device_name(0)}, {len(held)} device(s)")
     else:
-        from tests.unit.fake_torch import FakeTorch
+        from tests.unit.torch_monitor.fake_torch import FakeTorch
 
         fake = FakeTorch(devices=devices)
         ready = []

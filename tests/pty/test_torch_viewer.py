@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.pty.conftest import Start
-from tests.unit import allocator_simulator as sim
+from tests.unit.torch_files import allocator_simulator as sim
 
 
 @pytest.fixture

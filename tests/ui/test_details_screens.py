@@ -23,7 +23,7 @@ from gputop.ui.toolkit.glyphs import ASCII
 from gputop.ui.view import View
 from tests.ui.screens import TORN_KEYS, VIEW, flat, showing, until
 from tests.ui.test_help_screen import whole_text
-from tests.unit.process_data import GIB, TAKEN_AT, facts, gpu, process
+from tests.unit.ui.process_data import GIB, TAKEN_AT, facts, gpu, process
 
 
 class Machine:

@@ -36,7 +36,7 @@ from gputop.ui.processes.listing.rows import ProcessRows
 from gputop.ui.processes.mark import Mark
 from gputop.ui.toolkit.line_widget import Board
 from tests.ui.screens import VIEW, flat, showing, until
-from tests.unit.process_data import GIB, TAKEN_AT, facts, gpu, process, snapshot
+from tests.unit.ui.process_data import GIB, TAKEN_AT, facts, gpu, process, snapshot
 
 # --------------------------------------------------------------------- groups
 

@@ -21,7 +21,7 @@ from gputop.ui.toolkit.glyphs import ASCII
 from gputop.ui.view import View
 from tests.ui.screens import TORN_KEYS, VIEW, flat, showing, until
 from tests.unit.children import child, key_of
-from tests.unit.process_data import gpu, process
+from tests.unit.ui.process_data import gpu, process
 
 
 class Machine:

@@ -20,7 +20,7 @@ from gputop.ui.leaks.screen import LeaksScreen
 from gputop.ui.toolkit.glyphs import ASCII
 from gputop.ui.view import View
 from tests.ui.screens import TORN_KEYS, VIEW, flat, showing
-from tests.unit.process_data import GIB, TAKEN_AT, facts, gpu, process, snapshot
+from tests.unit.ui.process_data import GIB, TAKEN_AT, facts, gpu, process, snapshot
 
 GPU0, GPU1 = gpu(0).uuid, gpu(1).uuid
 HOLDERS = [facts(pid, command="python ddp.py", user="cv", group_id=50211) for pid in (50377, 50378)]

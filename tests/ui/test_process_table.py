@@ -18,7 +18,7 @@ from gputop.ui.processes.table import ProcessTable
 from gputop.ui.toolkit.glyphs import UNICODE
 from gputop.ui.toolkit.palette import DARK
 from gputop.ui.view import View
-from tests.unit.process_data import GIB, process, snapshot
+from tests.unit.ui.process_data import GIB, process, snapshot
 
 VIEW = View(DEFAULTS, UNICODE)
 

@@ -13,7 +13,7 @@ from gputop.settings import DEFAULTS, METRICS, Settings, Thresholds
 from gputop.ui.settings.screen import SettingsScreen
 from gputop.ui.toolkit.glyphs import ASCII, UNICODE
 from tests.ui.screens import TORN_KEYS, flat, showing, strike
-from tests.unit.process_data import gpu
+from tests.unit.ui.process_data import gpu
 
 PATH = Path("/nowhere/gputop/config.toml")
 GPUS = tuple(gpu(n) for n in range(4))

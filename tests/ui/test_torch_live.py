@@ -19,7 +19,7 @@ from gputop.ui.processes.details_screen import ProcessScreen
 from gputop.ui.torch_live.ask_screen import TorchAskScreen, is_file_of
 from tests.ui.screens import TORN_KEYS, VIEW, flat, showing, strike, until
 from tests.ui.test_help_screen import whole_text
-from tests.unit.process_data import GIB, TAKEN_AT, gpu, process
+from tests.unit.ui.process_data import GIB, TAKEN_AT, gpu, process
 
 DEVICE = TorchDevice(
     0,

@@ -17,8 +17,8 @@ from gputop.ui.torch_viewers.app import ViewerApp
 from gputop.ui.torch_viewers.snapshot.screen import TorchSnapshotScreen
 from gputop.ui.view import View
 from tests.ui.screens import TORN_KEYS, VIEW, Stage, showing, until
-from tests.unit import allocator_simulator as sim
-from tests.unit.allocator_simulator import MIB, Allocator
+from tests.unit.torch_files import allocator_simulator as sim
+from tests.unit.torch_files.allocator_simulator import MIB, Allocator
 
 VIEWS = "o t a l s m d".split()
 

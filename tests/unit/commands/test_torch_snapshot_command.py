@@ -1,0 +1,194 @@
+"""gputop torch-snapshot without its viewer: summary, JSON, CSV, flame graph, and what it says of unreadable files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import pickle
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from gputop import cli
+from tests.unit.torch_files import allocator_simulator as sim
+from tests.unit.torch_files.allocator_simulator import MIB, Allocator
+
+KEYS = """device reserved_bytes allocated_bytes active_bytes requested_bytes inactive_bytes releasable_bytes
+inactive_split_bytes largest_free_block_bytes rounding_loss_bytes peak_requested_bytes peak_event_index oom_events
+top""".split()
+
+
+@pytest.fixture(scope="module")
+def allocators() -> tuple[Allocator, Allocator]:
+    first, second = Allocator(0, capacity=700 * MIB), Allocator(1)
+    sim.training(first, steps=20)
+    sim.until_out_of_memory(first, 90 * MIB)
+    sim.chaos(second, 300)
+    return first, second
+
+
+@pytest.fixture(scope="module")
+def path(allocators: tuple[Allocator, Allocator], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("snapshots") / "run.pickle"
+    path.write_bytes(sim.dumps(sim.snapshot(*allocators)))
+    return path
+
+
+def run(*arguments: str | Path) -> int:
+    return cli.run(["torch-snapshot", *map(str, arguments)])
+
+
+def test_json_has_the_figures_of_each_device_to_the_byte(
+    path: Path, allocators: tuple[Allocator, Allocator], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--json", path) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert [device["device"] for device in data["devices"]] == [0, 1]
+    for device, allocator in zip(data["devices"], allocators, strict=True):
+        assert not set(KEYS) - set(device)
+        for name, value in allocator.stats().items():
+            assert device[name] == value
+        most = max(allocator.truth.live)
+        assert device["peak_requested_bytes"] == most
+        assert device["peak_event_index"] == allocator.truth.live.index(most)
+        assert len(device["oom_events"]) == allocator.ooms
+        assert device["rounding_loss_bytes"] == device["active_bytes"] - device["requested_bytes"]
+        for row in device["top"]:
+            assert set(row) == {"bytes", "count", "frames"}
+            assert all(set(frame) == {"name", "filename", "line"} for frame in row["frames"])
+    assert data["devices"][0]["leaks"][0]["frames"][0]["name"] == "log_loss"
+    assert data["devices"][0]["oom_events"][0]["asked_bytes"] == 90 * MIB
+
+
+def test_json_of_one_device_all_of_its_stacks(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--json", "--device", "1", "--top", "1000", path) == 0
+    (device,) = json.loads(capsys.readouterr().out)["devices"]
+    assert sum(row["bytes"] for row in device["top"]) == device["requested_bytes"]
+
+
+def test_unknown_is_null_and_never_zero(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    allocator = Allocator()
+    sim.training(allocator, steps=2)
+    path = tmp_path / "old.pickle"
+    path.write_bytes(sim.dumps(sim.as_form(sim.snapshot(allocator), "1.8")))
+    assert run("--json", path) == 0
+    (device,) = json.loads(capsys.readouterr().out)["devices"]
+    for key in ("requested_bytes", "rounding_loss_bytes", "peak_requested_bytes", "peak_event_index", "leaks"):
+        assert device[key] is None
+
+
+def test_summary_is_a_page_of_plain_text(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--summary", path) == 0
+    page = capsys.readouterr().out
+    assert "\x1b" not in page
+    for words in ("device 1", "OUT OF MEMORY", "90.0M asked for", "metrics.py:7 log_loss", "a part", "fragmentation"):
+        assert words in page
+
+
+def test_without_a_terminal_the_summary_is_printed(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(path) == 0
+    assert "reserved" in capsys.readouterr().out
+
+
+def test_csv_has_a_row_for_each_stack(
+    path: Path, allocators: tuple[Allocator, Allocator], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--csv", path) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    for device, allocator in enumerate(allocators):
+        assert sum(int(row["bytes"]) for row in rows if row["device"] == str(device)) == allocator.live
+    assert run("--csv", "--at", "peak", "--filter", "log_loss", path) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [row["frame"] for row in rows] == ["/home/ml/metrics.py:7 log_loss"]
+
+
+def test_names_cannot_be_formulas_in_a_spreadsheet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    allocator = Allocator()
+    allocator.malloc(5, [sim.frame("x", "=HYPERLINK(1)", 1)])
+    path = tmp_path / "=x.pickle"
+    path.write_bytes(sim.dumps(sim.snapshot(allocator)))
+    assert run("--csv", path) == 0
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert row["frame"].startswith("'=") and row["file"] == "'=x.pickle"
+
+
+def test_the_flame_graph_is_one_svg_without_scripts(path: Path, tmp_path: Path) -> None:
+    svg = tmp_path / "flames.svg"
+    assert run("--flamegraph", svg, "--device", "0", path) == 0
+    text = svg.read_text()
+    root = ElementTree.fromstring(text)
+    assert root.tag.endswith("svg") and "log_loss" in text
+    assert "<script" not in text and "href" not in text
+
+
+def test_a_flame_graph_survives_hostile_names(tmp_path: Path) -> None:
+    allocator = Allocator()
+    allocator.malloc(MIB, [sim.frame("<script>alert(1)</script>", '"&\x00\x1b<b>', 1)])
+    path, svg = tmp_path / "evil.pickle", tmp_path / "out.svg"
+    path.write_bytes(sim.dumps(sim.snapshot(allocator)))
+    assert run("--flamegraph", svg, path) == 0
+    ElementTree.fromstring(svg.read_text())
+    assert "<script" not in svg.read_text()
+
+
+def test_an_unreadable_file_is_one_sentence_and_status_1(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cut = tmp_path / "cut.pickle"
+    cut.write_bytes(path.read_bytes()[:9999])
+    assert run("--json", cut, path) == 1
+    out, err = capsys.readouterr()
+    assert "ends too early" in err and "Traceback" not in err and err.count("\n") == 1
+    assert json.loads(out)["file"] == str(path)
+    assert run("--json", tmp_path / "missing.pickle") == 1
+    assert "No such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"), [(("--device", "7"), "which has 0, 1"), (("--filter", "size>x"), "not a size")]
+)
+def test_what_cannot_be_done_is_said(
+    path: Path, arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--json", *arguments, path) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_leak_is_not_denied_because_no_stack_is_to_be_listed(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--top 0 lists all, as in torch-trace; a filter is said."""
+    for top in ("0", "1", "99"):
+        assert run("--summary", "--top", top, path) == 0
+        assert "log_loss" in capsys.readouterr().out.partition("Leaks: left behind")[2]
+    assert run("--summary", "--filter", "nosuch", path) == 0
+    assert "no line that the filter lets through leaves" in capsys.readouterr().out
+    assert run("--flamegraph", "x.svg", path, path) == 2
+    with pytest.raises(SystemExit):
+        run("--summary", "--top", "-5", path)
+
+
+def test_sizes_below_zero_are_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for block, entry in ((-1, 5), (5, -1)):
+        data = {
+            "segments": [
+                {"device": 0, "address": 0, "total_size": 512, "blocks": [
+                    {"size": 512, "requested_size": block, "state": "active_allocated"}]}
+            ],
+            "device_traces": [[{"action": "oom", "size": entry, "device_free": 1}]],
+        }  # fmt: skip
+        bad = tmp_path / "bad.pickle"
+        bad.write_bytes(pickle.dumps(data, 4))
+        assert run("--summary", bad) == 1
+        assert "not of a memory snapshot" in capsys.readouterr().err
+
+
+def test_a_spreadsheet_gets_a_deep_stack_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    allocator = Allocator()
+    deep = [sim.frame(f"function_{n}", "/home/ml/" + "x" * 60 + f"/{n}.py", n) for n in range(260)]
+    allocator.malloc(MIB, deep)
+    path = tmp_path / "deep.pickle"
+    path.write_bytes(sim.dumps(sim.snapshot(allocator)))
+    assert run("--csv", path) == 0
+    (row,) = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert "function_259" in row["stack"]

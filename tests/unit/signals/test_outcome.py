@@ -1,0 +1,329 @@
+"""What became of processes that were sent a signal, without a screen."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass, field
+
+import pytest
+
+from gputop.model import GpuProcess, ProcessKey, Snapshot, replace
+from gputop.signals.outcome import GRACE, VERIFY_WAIT, Endings
+from gputop.signals.protocol import Outcome, Result, Target
+from gputop.signals.reclaim import Inheritance
+from gputop.signals.state import Stage
+from tests.unit.ui.process_data import GIB, gpu, process
+
+GPU0, GPU1 = gpu(0).uuid, gpu(1).uuid
+
+
+@dataclass
+class Told:
+    """A process that answers and exits as it is told."""
+
+    target: Target
+    answer: Outcome = Outcome.SENT
+    words: str = "sent"
+    gone: bool = False
+    sent: list[int] = field(default_factory=list)
+    closed: bool = False
+
+    def send(self, number: int) -> Result:
+        if self.answer is Outcome.SENT:
+            self.sent.append(number)
+        return Result(self.target, self.answer, self.words)
+
+    def exited(self) -> bool:
+        return self.gone
+
+    def stuck_in(self) -> str | None:
+        return None
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Scene:
+    """Processes, the machine's memory and a clock that goes on when told."""
+
+    def __init__(self, *processes: GpuProcess, hidden_gib: float = 0.0) -> None:
+        self.processes, self.hidden = list(processes), hidden_gib
+        self.now = 1000.0
+        self.holds: dict[int, Told | Result] = {}
+        targets = [
+            Target(key, "ml", "train", None, tuple(p.gpu_uuid for p in processes if p.key == key))
+            for key in dict.fromkeys(p.key for p in processes)
+        ]
+        for target in targets:
+            self.holds[target.key.pid] = Told(target)
+        self.endings = Endings(targets, self.snapshot(), clock=lambda: self.now, wall=lambda: self.now)
+
+    def snapshot(self) -> Snapshot:
+        def used(index: int) -> int:
+            own = sum(p.memory_bytes or 0 for p in self.processes if p.gpu_index == index)
+            return int(own + self.hidden * GIB * (index == 0))
+
+        gpus = tuple(replace(gpu(n), read_at=self.now, memory_used_bytes=used(n)) for n in (0, 1))
+        return Snapshot(self.now, gpus=gpus, processes=tuple(self.processes))
+
+    def hold(self, target: Target) -> Told | Result:
+        return self.holds[target.key.pid]
+
+    def told(self, pid: int) -> Told:
+        hold = self.holds[pid]
+        assert isinstance(hold, Told)
+        return hold
+
+    def send(self, number: int = signal.SIGTERM) -> None:
+        self.endings.take(self)
+        self.endings.send(number, None, self.snapshot())
+
+    def exit(self, pid: int, still_used: bool = False, still_listed: bool = False) -> None:
+        self.told(pid).gone = True
+        for p in [p for p in self.processes if p.pid == pid]:
+            if still_listed:
+                self.processes[self.processes.index(p)] = replace(p, host=None, exists=False)
+                continue
+            self.processes.remove(p)
+            if still_used:
+                self.hidden += (p.memory_bytes or 0) / GIB
+
+    def go_on(self, seconds: float) -> None:
+        self.now += seconds
+        self.endings.watch()
+        self.endings.look(self.snapshot())
+
+    def stage(self, n: int = 0) -> Stage:
+        return self.endings.all[n].stage
+
+    def words(self, n: int = 0) -> str:
+        return self.endings.words(self.endings.all[n])
+
+
+def test_exited_and_memory_back_is_said_with_gib_gpu_and_seconds() -> None:
+    scene = Scene(process(10, 1, 37.9))
+    scene.send()
+    scene.now += 0.3
+    scene.endings.watch()
+    assert scene.stage() is Stage.RUNNING
+    scene.exit(10)
+    scene.endings.watch()
+    assert scene.stage() is Stage.EXITED
+    scene.now += 0.2
+    scene.endings.look(scene.snapshot())
+    assert scene.stage() is Stage.RELEASED
+    assert scene.words() == "exited 0.3 s after SIGTERM; released 37.9G on GPU 1 in 0.5 s"
+    assert not scene.endings.pending
+
+
+def test_snapshot_from_before_the_exit_proves_nothing() -> None:
+    scene = Scene(process(10, 0, 5))
+    scene.send()
+    scene.exit(10)
+    old = scene.snapshot()
+    scene.now += 0.3
+    scene.endings.watch()
+    scene.endings.look(old)
+    assert scene.stage() is Stage.EXITED
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"still_used": True}, "was not seen to come back"),
+        ({"still_listed": True}, "still lists it: other processes hold"),
+    ],
+)
+def test_memory_that_stays_used_is_not_called_released(how: dict[str, bool], words: str) -> None:
+    scene = Scene(process(10, 0, 38))
+    scene.send()
+    scene.exit(10, **how)
+    scene.go_on(1.0)
+    assert scene.stage() is Stage.EXITED
+    scene.go_on(VERIFY_WAIT)
+    assert scene.stage() is Stage.KEPT
+    assert words in scene.words()
+
+
+def test_another_process_that_grows_meanwhile_does_not_hide_the_release() -> None:
+    scene = Scene(process(10, 0, 38), process(11, 0, 1))
+    scene.endings.all.pop()
+    scene.send()
+    scene.exit(10)
+    scene.processes[0] = replace(scene.processes[0], memory_bytes=60 * GIB)
+    scene.go_on(0.5)
+    assert scene.stage() is Stage.RELEASED
+
+
+def test_pid_given_to_a_new_process_is_not_taken_for_the_old_one() -> None:
+    scene = Scene(process(10, 0, 38))
+    scene.send()
+    scene.exit(10)
+    scene.processes.append(process(10, 0, 20, start_ticks=999_999))
+    scene.go_on(0.5)
+    assert scene.stage() is Stage.RELEASED
+
+
+def test_process_on_two_gpus_waits_for_both() -> None:
+    scene = Scene(process(10, 0, 8), process(10, 1, 9))
+    assert scene.endings.freed_by_gpu(scene.endings.all) == {GPU0: 8 * GIB, GPU1: 9 * GIB}
+    scene.send()
+    second = scene.processes[1]
+    scene.exit(10)
+    scene.processes.append(replace(second, host=None))  # not torn down yet
+    scene.go_on(0.5)
+    assert scene.stage() is Stage.EXITED
+    scene.processes.clear()
+    scene.go_on(0.5)
+    assert "released 17.0G on GPU 0, GPU 1" in scene.words()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "stage"),
+    [
+        (Outcome.PID_REUSED, Stage.REFUSED),
+        (Outcome.NOT_PERMITTED, Stage.REFUSED),
+        (Outcome.NOT_OWNER, Stage.REFUSED),
+        (Outcome.ALREADY_GONE, Stage.GONE),
+    ],
+)
+def test_refused_hold_is_never_sent_anything(outcome: Outcome, stage: Stage) -> None:
+    scene = Scene(process(10), process(11))
+    target = scene.endings.all[0].target
+    scene.holds[10] = Result(target, outcome, "why not")
+    scene.send()
+    assert (scene.stage(0), scene.words(0)) == (stage, "why not")
+    assert (scene.stage(1), scene.told(11).sent) == (Stage.RUNNING, [signal.SIGTERM])
+
+
+def test_stopped_process_is_continued_so_that_the_signal_reaches_it() -> None:
+    scene = Scene(process(10, state="T"))
+    scene.send()
+    assert scene.told(10).sent == [signal.SIGTERM, signal.SIGCONT]
+    assert "SIGTERM and SIGCONT sent (it was stopped)" in scene.words()
+
+
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGUSR1, signal.SIGKILL])
+def test_stopped_process_is_not_continued_by_other_signals(number: int) -> None:
+    scene = Scene(process(10, state="T"))
+    scene.send(number)
+    assert scene.told(10).sent == [number]
+
+
+def test_survivors_are_named_only_after_the_grace_time_and_not_after_sigkill() -> None:
+    scene = Scene(process(10))
+    scene.send()
+    assert scene.endings.survivors == []
+    scene.now += GRACE
+    assert scene.endings.survivors == scene.endings.all
+    assert scene.words() == f"sent; still running after {GRACE:.0f} s"
+    scene.endings.send(signal.SIGKILL, scene.endings.survivors)
+    scene.now += GRACE
+    assert scene.endings.survivors == []
+
+
+def test_memory_without_figures_is_called_gone_from_the_list_only() -> None:
+    scene = Scene(process(10, 0, None))
+    scene.send()
+    scene.exit(10)
+    scene.go_on(0.5)
+    assert scene.words() == "exited 0.5 s after SIGTERM; no longer on GPU 0"
+
+
+def test_lost_gpu_never_proves_a_release() -> None:
+    scene = Scene(process(10, 0, 5))
+    scene.send()
+    scene.exit(10)
+    scene.now += 1
+    scene.endings.watch()
+    lost = replace(scene.snapshot(), gpus=(replace(gpu(0), read_at=scene.now, error="lost"),))
+    scene.endings.look(lost)
+    assert scene.stage() is Stage.EXITED
+
+
+def test_process_that_exits_while_the_dialog_is_open_is_told() -> None:
+    scene = Scene(process(10))
+    scene.endings.take(scene)
+    scene.told(10).gone = True
+    scene.endings.watch()
+    assert scene.words() == "exited by itself, nothing sent"
+    scene.endings.send(signal.SIGTERM)
+    assert scene.told(10).sent == []
+
+
+def test_holds_are_let_go_of() -> None:
+    scene = Scene(process(10))
+    scene.endings.take(scene)
+    scene.endings.close()
+    assert scene.told(10).closed
+
+
+def test_pid_without_a_start_time_is_one_target() -> None:
+    dead = replace(process(10, 0, 38), host=None, exists=False)
+    endings = Endings([Target(ProcessKey(10, None))], Snapshot(1.0, gpus=(gpu(0),), processes=(dead,)))
+    assert endings.all[0].memory_bytes == 38 * GIB
+
+
+def test_used_memory_is_told_by_how_much_it_fell_and_in_what_time() -> None:
+    scene = Scene(process(10, 1, 38))
+    scene.send()
+    scene.now += 0.3
+    scene.exit(10)
+    scene.go_on(0.2)
+    assert scene.endings.fallen_words() == ["GPU 1: used fell by 38.0G in 0.5 s, from 38.0G to 0M"]
+
+
+def ghost_scene() -> Scene:
+    """A dead pid with 38 GiB on GPU 1, which process 20 keeps though it is on no GPU itself."""
+    scene = Scene(replace(process(50211, 1, 38), host=None, exists=False))
+    target = Target(ProcessKey(20, 200), "cv", "worker", kin=True)
+    scene.holds = {20: Told(target)}
+    scene.endings = Endings(
+        [target], scene.snapshot(), clock=lambda: scene.now, wall=lambda: scene.now,
+        inherited=[Inheritance(50211, {GPU1: 38 * GIB})],
+    )  # fmt: skip
+    return scene
+
+
+def test_memory_of_a_dead_pid_is_back_when_its_last_holder_has_ended() -> None:
+    scene = ghost_scene()
+    scene.send()
+    assert scene.endings.freed_by_gpu(scene.endings.all) == {GPU1: 38 * GIB}
+    scene.now += 0.3
+    scene.told(20).gone = True
+    scene.endings.watch()
+    assert scene.endings.pending and "waiting for it" in scene.endings.inherited_words(scene.endings.inherited[0])
+    scene.processes.clear()
+    scene.go_on(0.4)
+    assert not scene.endings.pending
+    words = scene.endings.inherited_words(scene.endings.inherited[0])
+    assert words == "38.0G of dead 50211 on GPU 1: came back in 0.7 s"
+
+
+def test_dead_pid_that_others_still_hold_is_said_and_offered() -> None:
+    scene = ghost_scene()
+    scene.send()
+    scene.told(20).gone = True
+    scene.endings.watch()
+    assert scene.endings.kept == []
+    scene.go_on(VERIFY_WAIT + 1)
+    assert scene.endings.kept == [50211] and not scene.endings.pending
+    assert "still held, others keep it" in scene.endings.inherited_words(scene.endings.inherited[0])
+
+
+def test_process_that_a_supervisor_started_again_is_told() -> None:
+    scene = Scene(process(10, 1, 38, command="vllm serve"))
+    scene.send()
+    scene.exit(10)
+    scene.processes.append(process(99, 1, 2, command="vllm serve", start_time=scene.now + 0.1, parent_pid=4242))
+    scene.go_on(0.5)
+    assert "started again as 99 by 4242" in scene.words()
+
+
+def test_namesake_that_ran_before_is_not_taken_for_a_restart() -> None:
+    scene = Scene(process(10, 1, 38, command="vllm serve"), process(11, 0, 38, command="vllm serve"))
+    scene.endings.take(scene)
+    scene.endings.send(signal.SIGTERM, scene.endings.all[:1], scene.snapshot())
+    scene.exit(10)
+    scene.go_on(0.5)
+    assert "started again" not in scene.words()
