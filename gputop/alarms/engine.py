@@ -19,8 +19,8 @@ from typing import Final
 from gputop.alarms.conditions import Condition, GpuLost, Scope
 from gputop.alarms.evaluation import XID_SECONDS, Seen, Sightings, alarm, in_words, no_more, not_known, readable, who
 from gputop.model import Snapshot
+from gputop.model.selection import find
 from gputop.sampling.bus import Alarm, AlarmCleared, AlarmRaised, AlarmUnclear
-from gputop.selection import find
 
 UNCLEAR_AFTER: Final = 30.0  # seconds
 

@@ -10,8 +10,8 @@ from gputop.alarms.conditions import TESTS, Comparison, Condition, GpuLost, Grow
 from gputop.alarms.metrics import is_idle, shown_size, shown_time
 from gputop.alarms.state import IdleTime, MemoryTrend
 from gputop.model import Gpu, GpuProcess, Snapshot, Xid
+from gputop.model.selection import find
 from gputop.sampling.bus import Alarm
-from gputop.selection import find
 from gputop.text import shorten
 
 LOST_AFTER: Final = 10.0  # seconds without an answer after which a GPU counts as lost

@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     poller.stop()
     if options.print_on_exit and poller.latest is not None:
         from gputop.commands.once import as_table
-        from gputop.selection import only
+        from gputop.model.selection import only
 
         settings, _, _ = settings_of(options)  # as F2 left them
         print_out(as_table(only(poller.latest, settings.gpus)[0], settings))

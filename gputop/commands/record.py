@@ -22,7 +22,7 @@ from gputop.commands.shared.arguments import (
     whole_number,
 )
 from gputop.commands.shared.headless import Headless, say
-from gputop.selection import only
+from gputop.model.selection import only
 
 if TYPE_CHECKING:
     from gputop.model import Snapshot

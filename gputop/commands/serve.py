@@ -77,10 +77,10 @@ def run(options: argparse.Namespace) -> int:
     from prometheus_client import CollectorRegistry, generate_latest
 
     from gputop.model import Snapshot
+    from gputop.model.selection import only
     from gputop.outputs.exporter import Exporter
     from gputop.outputs.prometheus import SnapshotCollector, XidCounts
     from gputop.outputs.prometheus_processes import ProcessText
-    from gputop.selection import only
 
     def latest() -> Snapshot | None:
         snapshot = headless.poller.latest

@@ -210,7 +210,7 @@ def _watch(rules: list[tuple[Condition, Actions]], options: argparse.Namespace, 
     from gputop.alarms.delivery import Deliveries
     from gputop.alarms.engine import Alarms
     from gputop.commands.shared.headless import Headless, say
-    from gputop.selection import only
+    from gputop.model.selection import only
 
     everywhere = _everywhere(options)
     machine = machine_of(options)

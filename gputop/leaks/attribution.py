@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from gputop import units
-from gputop.leaks.report import Attribution, Cause, Gap, Holder, HolderScan
+from gputop.leaks.holder import Holder, HolderScan
+from gputop.leaks.report import Attribution, Cause, Gap
 from gputop.model import Gpu, GpuProcess, Snapshot, memory_by_pid
 
 GAP_SECONDS: Final = 5.0

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from gputop.leaks.holder import HeldDevice, Holder, HolderScan
 from gputop.leaks.process_history import Past
-from gputop.leaks.report import Ghost, HeldDevice, Hold, Holder, HolderScan
+from gputop.leaks.report import Ghost, Hold
 from gputop.leaks.words import clock
 from gputop.model import HostFacts, ProcessKey, Snapshot, memory_by_pid, replace
 

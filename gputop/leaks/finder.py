@@ -7,23 +7,16 @@ from collections.abc import Callable
 from typing import Final
 
 from gputop.leaks.attribution import GapClock, attribute, gap
+from gputop.leaks.context import Circumstances, Investigator
 from gputop.leaks.dead_pids import find_ghosts
+from gputop.leaks.holder import HeldDevice, HolderScan
 from gputop.leaks.process_history import Past
-from gputop.leaks.report import (
-    Attribution,
-    Circumstances,
-    Gap,
-    Ghost,
-    HeldDevice,
-    HolderScan,
-    Investigator,
-    LeakReport,
-    Owner,
-)
+from gputop.leaks.report import Attribution, Gap, Ghost, LeakReport
 from gputop.leaks.rules import Case
 from gputop.leaks.stragglers import Member, standouts
 from gputop.leaks.verdicts import judge, judge_ghost, nothing_to_ask, worst_first
 from gputop.model import GpuProcess, HostFacts, LeakVerdict, ProcessKey, Snapshot, Verdict, replace
+from gputop.model.owner import Owner
 from gputop.settings import Settings
 
 #: Circumstances are read again after this long, within a budget of time a step.

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from gputop.leaks import holder_probe
-from gputop.leaks.report import HeldDevice, Holder, HolderScan
+from gputop.leaks.holder import HeldDevice, Holder, HolderScan
 from gputop.model import HostFacts
 from gputop.procfs.devices import NvidiaDevices
 from gputop.procfs.machine import pids_are_host

@@ -10,9 +10,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from gputop.leaks.context import Circumstances, Relative
+from gputop.leaks.holder import HolderScan
 from gputop.leaks.holders import FactsOf, HolderScanner
-from gputop.leaks.report import Circumstances, HolderScan, Owner, Relative
 from gputop.model import HostFacts, ProcessKey, clean_text
+from gputop.model.owner import Owner
 from gputop.procfs.devices import NvidiaDevices
 from gputop.procfs.owner import cgroup_paths, environment_from, owner_from
 from gputop.procfs.process import command_line
@@ -30,7 +32,7 @@ _SLURM: Final = ("system.slice/*slurmstepd.scope", "*/slurm*/uid_*", "*/slurm")
 
 
 class ProcInvestigator:
-    """See :class:`gputop.leaks.report.Investigator`. One thread owns it."""
+    """See :class:`gputop.leaks.context.Investigator`. One thread owns it."""
 
     def __init__(
         self,

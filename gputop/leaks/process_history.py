@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from gputop.leaks.report import Relative
+from gputop.leaks.context import Relative
 from gputop.model import GpuProcess, HostFacts, ProcessKey, Snapshot
 
 MOST_LIVES: Final = 4096

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from gputop import units
+from gputop.leaks.context import Circumstances
+from gputop.leaks.holder import HeldDevice
 from gputop.leaks.process_history import ParentChange
-from gputop.leaks.report import Circumstances, HeldDevice
 from gputop.leaks.words import clock, plural, span
 from gputop.model import Finding, HostFacts
 from gputop.settings import Settings

@@ -8,9 +8,10 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from gputop import units
-from gputop.leaks.report import Owner, Standout
+from gputop.leaks.report import Standout
 from gputop.leaks.words import amount, plural
 from gputop.model import ProcessKey
+from gputop.model.owner import Owner
 
 LEAST_PEERS: Final = 2
 LEAST_BYTES: Final = 512 * units.MIB

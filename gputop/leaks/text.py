@@ -6,7 +6,8 @@ import json
 from typing import Any, Final
 
 from gputop import units
-from gputop.leaks.report import Gap, Holder, LeakReport
+from gputop.leaks.holder import Holder
+from gputop.leaks.report import Gap, LeakReport
 from gputop.model import LeakVerdict, ProcessKey, Snapshot, Verdict
 from gputop.text import shorten, to_ascii, wrap
 

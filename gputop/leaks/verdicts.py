@@ -10,7 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from gputop.leaks import rules
-from gputop.leaks.report import Circumstances, Ghost, HolderScan
+from gputop.leaks.context import Circumstances
+from gputop.leaks.holder import HolderScan
+from gputop.leaks.report import Ghost
 from gputop.leaks.rules import Case, deliberate, is_worker, manager_of
 from gputop.leaks.words import amount, clock, descriptors, plural, span
 from gputop.model import Finding, HostFacts, LeakVerdict, ProcessKey, Verdict

@@ -11,8 +11,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from gputop.leaks.report import Container, Owner, Relative
+from gputop.leaks.context import Relative
 from gputop.model import Gpu, HostFacts, clean_text, replace
+from gputop.model.owner import Container, Owner
 
 #: The only names that are read of an environment.
 ENVIRONMENT: Final = frozenset((

@@ -6,8 +6,8 @@ import os
 import re
 from typing import Final
 
-from gputop.leaks.report import Owner
 from gputop.model import HostFacts
+from gputop.model.owner import Owner
 
 _ROLES: Final = (
     (re.compile(r"Xorg|Xwayland|X$|gnome-shell|kwin|plasmashell|sway$|Hyprland|weston|mutter"),

@@ -11,7 +11,7 @@ from textual.binding import Binding
 
 from gputop import units
 from gputop.model import Snapshot
-from gputop.selection import only
+from gputop.model.selection import only
 from gputop.settings import METRICS
 from gputop.ui.footer import Footer
 from gputop.ui.gpus.area import GpuArea

@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import Final
 
 from gputop import locations
-from gputop.leaks.report import Investigator, LeakReport
+from gputop.leaks.context import Investigator
+from gputop.leaks.report import LeakReport
 from gputop.leaks.watch import LeakWatch
 from gputop.sampling.bus import Bus, LeaksReported, SnapshotTaken
 from gputop.sampling.journal import Journal, Kind

@@ -12,8 +12,9 @@ from typing import Any
 from textual.geometry import Region
 from textual.pilot import Pilot
 
-from gputop.leaks.report import Container, LeakReport, Owner, Standout
+from gputop.leaks.report import LeakReport, Standout
 from gputop.model import GpuProcess, LeakVerdict, ProcessKey, Severity, Verdict, replace
+from gputop.model.owner import Container, Owner
 from gputop.sampling.bus import Bus
 from gputop.sampling.history import History
 from gputop.sampling.journal import Departed, Event, Journal, Kind

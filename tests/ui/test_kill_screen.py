@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from gputop.leaks.report import LeakReport, Owner
+from gputop.leaks.report import LeakReport
 from gputop.model import GpuProcess, ProcessKey, Snapshot, clean_text, replace
+from gputop.model.owner import Owner
 from gputop.signals import outcome
 from gputop.signals.protocol import Outcome, Result, Target
 from gputop.signals.scope import Kin

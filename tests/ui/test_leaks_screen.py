@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from gputop.leaks.report import Cause, Gap, Ghost, HeldDevice, Hold, Holder, HolderScan, LeakReport, Owner
+from gputop.leaks.holder import HeldDevice, Holder, HolderScan
+from gputop.leaks.report import Cause, Gap, Ghost, Hold, LeakReport
 from gputop.model import Finding, LeakVerdict, ProcessKey, Snapshot, Verdict, replace
+from gputop.model.owner import Owner
 from gputop.sampling.bus import Bus
 from gputop.settings import DEFAULTS
 from gputop.signals.scope import Extent

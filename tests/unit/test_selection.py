@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gputop.model import Gpu, GpuProcess, Snapshot
-from gputop.selection import find, only
+from gputop.model.selection import find, only
 
 GPUS = tuple(
     Gpu(index, uuid, "NVIDIA H200", 0.0, pci_bus_id=bus)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from gputop.leaks.report import Investigator
+    from gputop.leaks.context import Investigator
     from gputop.model import Snapshot
     from gputop.procfs.host_reader import HostReader
     from gputop.settings import Settings
@@ -170,7 +170,7 @@ def only_asked(snapshot: Snapshot, options: argparse.Namespace, settings: Settin
     """*snapshot* with the GPUs asked for. One named on the command line must be there; of those named in the settings
     file some may be away, and if all are, all GPUs are shown: a problem says so."""
     from gputop.model import replace
-    from gputop.selection import only
+    from gputop.model.selection import only
 
     if not snapshot.gpus:
         from gputop.sources.nvml import no_gpus

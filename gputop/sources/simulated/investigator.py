@@ -6,9 +6,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
+from gputop.leaks.context import Circumstances, Relative
+from gputop.leaks.holder import HeldDevice, Holder, HolderScan
 from gputop.leaks.holders import benign
-from gputop.leaks.report import Circumstances, HeldDevice, Holder, HolderScan, Owner, Relative
 from gputop.model import HostFacts, ProcessKey
+from gputop.model.owner import Owner
 from gputop.procfs.owner import owner_from
 from gputop.sources.simulated.host import SimulatedHost
 from gputop.sources.simulated.machine import World
@@ -16,7 +18,7 @@ from gputop.sources.simulated.population import SimulatedProcess
 
 
 class SimulatedInvestigator:
-    """See :class:`gputop.leaks.report.Investigator`. Nothing of the real /proc is read."""
+    """See :class:`gputop.leaks.context.Investigator`. Nothing of the real /proc is read."""
 
     def __init__(self, world: World, host: SimulatedHost) -> None:
         self._world = world

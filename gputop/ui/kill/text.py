@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from gputop import units
-from gputop.leaks.report import Owner
 from gputop.model import ProcessKey
+from gputop.model.owner import Owner
 from gputop.signals.outcome import Endings
 from gputop.signals.protocol import Target
 from gputop.signals.state import Ending, Stage

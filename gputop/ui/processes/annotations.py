@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from gputop.leaks.report import LeakReport, Owner
+from gputop.leaks.report import LeakReport
 from gputop.model import LeakVerdict, ProcessKey, Verdict
+from gputop.model.owner import Owner
 
 
 class About(NamedTuple):

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from gputop import units
-from gputop.leaks.report import Ghost, LeakReport, Owner
+from gputop.leaks.report import Ghost, LeakReport
 from gputop.model import GpuProcess, HostFacts, ProcessKey, Snapshot
+from gputop.model.owner import Owner
 from gputop.procfs.host_reader import ProcessDetails
 from gputop.signals.protocol import Signals, Target
 from gputop.signals.scope import Extent

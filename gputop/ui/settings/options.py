@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from gputop import units
 from gputop.model import Gpu
-from gputop.selection import find
+from gputop.model.selection import find
 from gputop.settings import DEFAULTS, METRICS, REFRESH_PRESETS, Settings, Thresholds, check_refresh, help_of
 from gputop.ui.processes.columns import COLUMNS
 

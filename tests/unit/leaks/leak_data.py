@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from gputop.leaks.context import Circumstances, Relative
 from gputop.leaks.process_history import ParentChange
-from gputop.leaks.report import Circumstances, Container, Owner, Relative
 from gputop.leaks.rules import Case
 from gputop.model import HostFacts, ProcessKey, replace
+from gputop.model.owner import Container, Owner
 
 GIB = 1024**3
 NOW = 1_800_000_000.0

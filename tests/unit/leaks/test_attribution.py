@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from gputop.leaks.attribution import GapClock, attribute, gap, gap_threshold
-from gputop.leaks.report import Gap, HeldDevice, Holder, HolderScan
+from gputop.leaks.holder import HeldDevice, Holder, HolderScan
+from gputop.leaks.report import Gap
 from gputop.model import Gpu, GpuFacts, GpuProcess, Host, HostFacts, MigInstance, ProcessKey, Snapshot
 
 MIB, GIB = 1024**2, 1024**3

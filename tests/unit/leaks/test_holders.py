@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from gputop.leaks.holder import Holder, HolderScan
 from gputop.leaks.holders import HolderScanner, benign
-from gputop.leaks.report import Holder, HolderScan
 from gputop.model import HostFacts, ProcessKey
 from gputop.procfs.devices import NvidiaDevices
 from gputop.procfs.reader import ProcHostReader

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from gputop.leaks.context import Relative
 from gputop.leaks.process_history import MOST_CHILDREN, MOST_LIVES, Life, Past
-from gputop.leaks.report import Relative
 from gputop.model import GpuProcess, ProcessKey
 from tests.unit.ui.process_data import GIB, TAKEN_AT, process, snapshot
 

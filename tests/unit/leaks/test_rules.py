@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from gputop.leaks.report import Ghost, HeldDevice, Hold, Holder, HolderScan, Relative
+from gputop.leaks.context import Relative
+from gputop.leaks.holder import HeldDevice, Holder, HolderScan
+from gputop.leaks.report import Ghost, Hold
 from gputop.leaks.rules import Case
 from gputop.leaks.verdicts import judge, judge_ghost, nothing_to_ask, worst_first
 from gputop.model import LeakVerdict, ProcessKey, Verdict

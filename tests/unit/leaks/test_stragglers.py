@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gputop.leaks.report import Owner
 from gputop.leaks.stragglers import Member, standouts
 from gputop.model import ProcessKey
+from gputop.model.owner import Owner
 
 GIB = 1024**3
 

@@ -9,10 +9,13 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
+from gputop.leaks.context import Circumstances
 from gputop.leaks.finder import SCAN_SECONDS, LeakFinder
-from gputop.leaks.report import Circumstances, HolderScan, LeakReport, Owner
+from gputop.leaks.holder import HolderScan
+from gputop.leaks.report import LeakReport
 from gputop.leaks.watch import LeakWatch
 from gputop.model import HostFacts, ProcessKey, Snapshot, Verdict
+from gputop.model.owner import Owner
 from gputop.sampling.snapshot_builder import assemble
 from gputop.settings import Settings
 from gputop.signals.protocol import Result, Target

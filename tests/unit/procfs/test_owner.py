@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from gputop.leaks.context import Circumstances, Relative
 from gputop.leaks.investigator import ProcInvestigator
-from gputop.leaks.report import Circumstances, Owner, Relative
 from gputop.model import Gpu, HostFacts, ProcessKey
+from gputop.model.owner import Owner
 from gputop.procfs.owner import ENVIRONMENT, cgroup_paths, cuda_index, environment_from, owner_from
 from gputop.procfs.reader import ProcHostReader
 from tests.unit.children import as_nobody, child, key_of, root, wait_for

@@ -593,7 +593,7 @@ def test_what_does_not_change_is_the_same_object() -> None:
 def test_the_simulation_reads_neither_the_driver_nor_proc() -> None:
     allowed = {"__future__", "collections", "dataclasses", "enum", "functools", "heapq", "itertools", "math", "random",
                "re", "signal", "threading", "time", "typing", "zlib", "gputop"}  # fmt: skip
-    for path in pathlib.Path(simulated.__file__).parent.glob("*.py"):
+    for path in pathlib.Path(simulated.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             names = []
             if isinstance(node, ast.Import):

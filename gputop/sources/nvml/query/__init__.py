@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from gputop.model import Gpu
-from gputop.selection import UUID_PREFIX, find
+from gputop.model.selection import UUID_PREFIX, find
 from gputop.sources.nvml.driver import abi
 from gputop.sources.nvml.driver.errors import DRIVER_GONE, Fault
 from gputop.sources.nvml.driver.library import Library
