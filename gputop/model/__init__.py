@@ -9,7 +9,7 @@ Three rules hold everywhere:
 Field names carry their unit (bytes, percent 0-100, degrees Celsius, watts, MHz, seconds) and are
 the keys of ``--json``. Times are seconds since the epoch unless a name says otherwise.
 
-Not here: anything that reads (``sources``, ``procfs``), and conclusions other than where a GPU's memory is (``memory``).
+Not here: anything that reads (``sources``, ``procfs``), and what is concluded from it (``leaks``, ``alarms``).
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Text from outside (process names, command lines, files…) made safe to show anywhere, once, before it gets further in."""
+"""Text from outside (process names, command lines, files…) made safe to show anywhere, once, as it comes in."""
 
 from __future__ import annotations
 
