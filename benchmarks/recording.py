@@ -60,13 +60,13 @@ def cost(options: argparse.Namespace) -> None:
 def record_demo(file: Path, demo: str, seconds: float, interval: float) -> tuple[int, int]:
     """Record *seconds* of the life of a simulated machine. Returns (GPUs, records)."""
     from gputop.outputs.recorder import Recorder
-    from gputop.sampling.snapshot_builder import Assembler, assemble
+    from gputop.sampling.snapshot_builder import SnapshotBuilder, assemble
     from gputop.sources.simulated import simulated_machine
 
     now = 1_800_000_000.0
     machine = simulated_machine(demo, 0, lambda: now)
     driver, slots = machine.source.open(), machine.source.count()
-    assembler, recorder = Assembler(), Recorder(file)
+    assembler, recorder = SnapshotBuilder(), Recorder(file)
     facts, exists, read_at = {}, {}, 0.0
     for n in range(int(seconds / interval)):
         now = 1_800_000_000.0 + n * interval

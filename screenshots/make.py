@@ -27,7 +27,7 @@ from gputop.model import Snapshot  # noqa: E402
 from gputop.sampling.bus import Bus  # noqa: E402
 from gputop.sampling.history import History  # noqa: E402
 from gputop.sampling.poller import Poller  # noqa: E402
-from gputop.sampling.snapshot_builder import Assembler, assemble  # noqa: E402
+from gputop.sampling.snapshot_builder import SnapshotBuilder, assemble  # noqa: E402
 from gputop.settings import Settings  # noqa: E402
 from gputop.sources.simulated import simulated_machine  # noqa: E402
 from gputop.ui.app import GputopApp  # noqa: E402
@@ -128,7 +128,7 @@ async def svg(picture: Picture) -> str:
     """The picture as SVG."""
     clock = [NOW - picture.watched]
     machine = simulated_machine(picture.demo, 7, clock=lambda: clock[0])
-    history, assembler = History(), Assembler()
+    history, assembler = History(), SnapshotBuilder()
     driver = machine.source.open()
 
     def look() -> Snapshot:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gputop.model import HostFacts, Snapshot
 from gputop.outputs.recorder import Recorder
-from gputop.sampling.snapshot_builder import Assembler, assemble
+from gputop.sampling.snapshot_builder import SnapshotBuilder, assemble
 from gputop.sources.simulated import simulated_machine
 
 EPOCH = 1_800_000_000.0
@@ -19,7 +19,7 @@ def life(name: str, count: int, interval: float = 0.5, joined: float = 0.0) -> I
     now = EPOCH
     machine = simulated_machine(name, 1, lambda: now, started_before=joined)
     driver, slots = machine.source.open(), machine.source.count()
-    assembler = Assembler()
+    assembler = SnapshotBuilder()
     facts: dict[int, HostFacts] = {}
     exists: dict[int, bool | None] = {}
     for n in range(count):

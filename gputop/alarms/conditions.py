@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from gputop import units
-from gputop.alarms.metrics import BYTES, QUANTITIES, SECONDS, Quantity, Unit, shown_size, shown_time, unit_of
+from gputop.alarms.metrics import BYTES, QUANTITIES, SECONDS, AlarmMetric, MetricUnit, shown_size, shown_time, unit_of
 from gputop.model import Gpu, GpuProcess, clean_text
 from gputop.settings import AlarmRule
 
@@ -56,8 +56,8 @@ TESTS: Final[dict[str, Callable[[float, float], bool]]] = {
 class Comparison:
     """``memory > 90% clear 85%``, levels in *unit*."""
 
-    quantity: Quantity
-    unit: Unit
+    quantity: AlarmMetric
+    unit: MetricUnit
     sign: str
     level: float
     clear: float
@@ -105,7 +105,7 @@ class Growth:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuLost:
+class GpuLostCondition:
     """``gpu lost``: an error in its readings, not there any more, or without an answer for some time."""
 
 
@@ -124,7 +124,7 @@ class ProcessGone:
     name: str | None = None
 
 
-Clause = Comparison | Growth | GpuLost | XidSeen | ProcessGone
+Clause = Comparison | Growth | GpuLostCondition | XidSeen | ProcessGone
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,7 @@ def _parse(whole: str, hold_seconds: float | None, clear: str | None) -> Conditi
         if of_process or clear is not None:
             raise ValueError("this is asked of a GPU, and has no level")
         lost = not lowered.startswith("xid")
-        clause: Clause = GpuLost() if lost else XidSeen(_codes(lowered))
+        clause: Clause = GpuLostCondition() if lost else XidSeen(_codes(lowered))
         return Condition(whole, Scope.GPU if lost else Scope.XID, (clause,), filters, hold_seconds or 0.0)
     if re.search(r"\sor\s", lowered):
         raise ValueError("there is no or: give two conditions")
@@ -298,7 +298,7 @@ def _clause(text: str, of_process: bool) -> Comparison | Growth:
     return Comparison(quantity, unit, sign, level, _clear_level(unit, sign, level, clear))
 
 
-def _quantity(name: str, of_process: bool) -> Quantity:
+def _quantity(name: str, of_process: bool) -> AlarmMetric:
     quantity = QUANTITIES.get(name)
     if quantity is None:
         import difflib
@@ -324,7 +324,7 @@ def _growth(size: str, time: str, clear: str | None) -> Growth:
     return Growth(level, cleared, window)
 
 
-def _clear_level(unit: Unit, sign: str, level: float, text: str | None) -> float:
+def _clear_level(unit: MetricUnit, sign: str, level: float, text: str | None) -> float:
     upwards = sign.startswith(">")
     if text is None:
         share = 0.0 if unit is SECONDS else CLEAR_SHARE

@@ -14,7 +14,7 @@ WAITING: Final = 64
 Job = Callable[[], str | None]
 
 
-class Deliveries:
+class DeliveryQueue:
     """Runs jobs in threads of their own, :data:`AT_ONCE` at a time. What a job returns is why it failed, in words;
     *report* hears of it, from the job's thread. Jobs that find :data:`WAITING` others waiting are not done."""
 

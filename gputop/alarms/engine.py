@@ -16,11 +16,21 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gputop.alarms.conditions import Condition, GpuLost, Scope
-from gputop.alarms.evaluation import XID_SECONDS, Seen, Sightings, alarm, in_words, no_more, not_known, readable, who
+from gputop.alarms.conditions import Condition, GpuLostCondition, Scope
+from gputop.alarms.evaluation import (
+    XID_SECONDS,
+    Evaluation,
+    Observation,
+    alarm,
+    in_words,
+    no_more,
+    not_known,
+    readable,
+    who,
+)
 from gputop.model import Snapshot
 from gputop.model.selection import find
-from gputop.sampling.bus import Alarm, AlarmCleared, AlarmRaised, AlarmUnclear
+from gputop.sampling.bus import AlarmCleared, AlarmMessage, AlarmRaised, AlarmUnclear
 
 UNCLEAR_AFTER: Final = 30.0  # seconds
 
@@ -47,7 +57,7 @@ class Alarms:
         return [event for rule in self._rules for event in rule.look(snapshot, self._now, passed)]
 
     @property
-    def raised(self) -> list[Alarm]:
+    def raised(self) -> list[AlarmMessage]:
         """The alarms raised now."""
         return [alarm for rule in self._rules for alarm in rule.raised()]
 
@@ -59,11 +69,11 @@ class Alarms:
 
 def once(
     conditions: Iterable[Condition], snapshot: Snapshot, exists: Callable[[int], bool | None]
-) -> tuple[list[Alarm], list[Alarm]]:
+) -> tuple[list[AlarmMessage], list[AlarmMessage]]:
     """(what holds in *snapshot*, what cannot be told), whatever time it should hold for."""
     holding, unclear = [], []
     for condition in conditions:
-        for subject, seen in Sightings(condition, exists).of(snapshot):
+        for subject, seen in Evaluation(condition, exists).of(snapshot):
             if seen.holds:
                 holding.append(alarm(condition, subject, seen, in_words(condition, seen)))
             elif seen.holds is None and seen.unclear:
@@ -72,13 +82,13 @@ def once(
             for gpu in snapshot.gpus:
                 if not readable(gpu) and not gpu.asleep:
                     words = f"GPU {gpu.index} ({gpu.name}): {gpu.error or 'it does not answer'}"
-                    unclear.append(Alarm(condition.text, gpu.uuid, words, gpu))
+                    unclear.append(AlarmMessage(condition.text, gpu.uuid, words, gpu))
     return holding, unclear
 
 
 @dataclass(slots=True)
 class _State:
-    seen: Seen
+    seen: Observation
     started: int | None
     raised: bool = False
     holding: bool = False  # at the last look that could tell
@@ -92,7 +102,7 @@ class _Rule:
 
     def __init__(self, condition: Condition, exists: Callable[[int], bool | None]) -> None:
         self.condition = condition
-        self._sightings = Sightings(condition, exists)
+        self._sightings = Evaluation(condition, exists)
         self._states: dict[str, _State] = {}
 
     def look(self, snapshot: Snapshot, now: float, passed: float) -> Iterator[Event]:
@@ -118,7 +128,7 @@ class _Rule:
         if len(states) > len(there):
             yield from self._absent(snapshot, there, passed)
 
-    def raised(self) -> Iterator[Alarm]:
+    def raised(self) -> Iterator[AlarmMessage]:
         for subject, state in self._states.items():
             if state.raised:
                 yield self._alarm(subject, state.seen, in_words(self.condition, state.seen))
@@ -165,7 +175,7 @@ class _Rule:
             elif scope is Scope.GPU and subject.startswith("slot:") and snapshot.gpus:
                 yield from self._end(subject, state, at, "it answers")  # and goes on under its UUID
             else:
-                lost = True if isinstance(self.condition.clauses[0], GpuLost) else None
+                lost = True if isinstance(self.condition.clauses[0], GpuLostCondition) else None
                 words = "it is not there any more"
                 state.seen = replace(seen, holds=lost, still=lost, words=words, unclear=words)
                 yield from self._step(subject, state, at, passed)
@@ -175,7 +185,7 @@ class _Rule:
         if state.raised:
             yield AlarmCleared(at, self._alarm(subject, state.seen, f"{who(state.seen)}: {words}"))
 
-    def _alarm(self, subject: str, seen: Seen, words: str) -> Alarm:
+    def _alarm(self, subject: str, seen: Observation, words: str) -> AlarmMessage:
         return alarm(self.condition, subject, seen, words)
 
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from gputop.alarms.conditions import TESTS, Comparison, Condition, GpuLost, Growth, ProcessGone, Scope, XidSeen
+from gputop.alarms.conditions import TESTS, Comparison, Condition, GpuLostCondition, Growth, ProcessGone, Scope, XidSeen
 from gputop.alarms.metrics import is_idle, shown_size, shown_time
 from gputop.alarms.state import IdleTime, MemoryTrend
 from gputop.model import Gpu, GpuProcess, Snapshot, Xid
 from gputop.model.selection import find
-from gputop.sampling.bus import Alarm
+from gputop.sampling.bus import AlarmMessage
 from gputop.text import shorten
 
 LOST_AFTER: Final = 10.0  # seconds without an answer after which a GPU counts as lost
@@ -20,7 +20,7 @@ NO_ANSWER: Final = "the driver does not answer for it"
 
 
 @dataclass(slots=True)
-class Seen:
+class Observation:
     """What one look says of one subject. None: it is not known."""
 
     holds: bool | None
@@ -45,7 +45,7 @@ class _Trackers:
     trends: dict[int, MemoryTrend] = field(default_factory=dict)  # by the clause's position
 
 
-class Sightings:
+class Evaluation:
     """Looks for one condition. *exists* tells whether this machine has a pid (None: cannot be told)."""
 
     def __init__(self, condition: Condition, exists: Callable[[int], bool | None]) -> None:
@@ -64,7 +64,7 @@ class Sightings:
 
     def of(
         self, snapshot: Snapshot, now: float = 0.0, passed: float = 0.0, known: Collection[str] = ()
-    ) -> Iterator[tuple[str, Seen]]:
+    ) -> Iterator[tuple[str, Observation]]:
         """All subjects in *snapshot*; of processes, for which it mostly does not hold, only those for which it may, and
         the *known* ones. *now*: seconds watched; *passed*: since the last look."""
         condition = self.condition
@@ -80,7 +80,7 @@ class Sightings:
             yield from self._xids(gpus, snapshot.taken_at)
         elif condition.scope is Scope.PROCESS:
             yield from self._processes(snapshot, gpus, now, passed, known)
-        elif isinstance(condition.clauses[0], GpuLost):
+        elif isinstance(condition.clauses[0], GpuLostCondition):
             for gpu in gpus.values():
                 yield gpu.uuid, _lost(gpu, snapshot.taken_at)
         else:
@@ -93,7 +93,7 @@ class Sightings:
 
     def _processes(
         self, snapshot: Snapshot, gpus: dict[str, Gpu], now: float, passed: float, known: Collection[str]
-    ) -> Iterator[tuple[str, Seen]]:
+    ) -> Iterator[tuple[str, Observation]]:
         filters, kept, tracked, checks = self.condition.filters, self._trackers, self._tracked, self._checks
         picky = filters.user is not None or filters.command is not None
         up = {uuid for uuid, gpu in gpus.items() if readable(gpu)}
@@ -154,7 +154,7 @@ class Sightings:
                 values.append(seconds if known else None)
         return values
 
-    def _judge(self, gpu: Gpu, process: GpuProcess | None, values: list[float | None]) -> Seen:
+    def _judge(self, gpu: Gpu, process: GpuProcess | None, values: list[float | None]) -> Observation:
         holds: bool | None = True
         still: bool | None = True
         unclear = ""
@@ -171,20 +171,20 @@ class Sightings:
                 unclear = f"{clause.quantity.words} is not told"
             elif (gpu.memory_used_bytes if process is None else process.memory_bytes) is None:
                 unclear = "its memory is not told"
-        return Seen(holds, still, gpu, process, tuple(values), unclear=unclear)
+        return Observation(holds, still, gpu, process, tuple(values), unclear=unclear)
 
-    def _xids(self, gpus: dict[str, Gpu], at: float) -> Iterator[tuple[str, Seen]]:
+    def _xids(self, gpus: dict[str, Gpu], at: float) -> Iterator[tuple[str, Observation]]:
         (clause,) = self.condition.clauses
         assert isinstance(clause, XidSeen)
         for gpu in gpus.values():
             for xid in {xid.code: xid for xid in gpu.xids if clause.codes is None or xid.code in clause.codes}.values():
                 fresh = at - xid.at < XID_SECONDS
                 words = f"Xid {xid.code}: {xid.words}" if fresh else no_more(xid)
-                yield f"{gpu.uuid}/xid {xid.code}", Seen(fresh, fresh, gpu, xid=xid, words=words)
+                yield f"{gpu.uuid}/xid {xid.code}", Observation(fresh, fresh, gpu, xid=xid, words=words)
 
     # -- processes that are to be gone
 
-    def _gone(self, snapshot: Snapshot) -> tuple[str, Seen]:
+    def _gone(self, snapshot: Snapshot) -> tuple[str, Observation]:
         (clause,) = self.condition.clauses
         assert isinstance(clause, ProcessGone)
         all_readable = all(readable(gpu) or gpu.asleep for gpu in snapshot.gpus)
@@ -199,7 +199,9 @@ class Sightings:
         if gone and listed is not None and listed.memory_bytes:
             words += f", yet {shown_size(listed.memory_bytes)} are still held in its name"
         gpu = None if self._last is None else snapshot.gpu(self._last.gpu_uuid)
-        return subject, Seen(gone, gone, gpu, self._last, words=f"{subject} {words}", unclear="a GPU cannot be read")
+        return subject, Observation(
+            gone, gone, gpu, self._last, words=f"{subject} {words}", unclear="a GPU cannot be read"
+        )
 
     def _pid_gone(self, pid: int, snapshot: Snapshot, all_readable: bool) -> tuple[bool | None, GpuProcess | None]:
         """Whether it is gone, and the process listed under its pid. One that left the GPUs but lives is not gone."""
@@ -226,12 +228,12 @@ def _name_gone(name: str, snapshot: Snapshot, all_readable: bool) -> tuple[bool 
     return (True if all_readable and not nameless else None), None
 
 
-def _lost(gpu: Gpu, at: float) -> Seen:
+def _lost(gpu: Gpu, at: float) -> Observation:
     if gpu.late:
         lost = at - gpu.read_at >= LOST_AFTER
     else:
         lost = gpu.error is not None and not gpu.asleep
-    return Seen(lost, lost, gpu, words=gpu.error or (NO_ANSWER if lost else "it is back"))
+    return Observation(lost, lost, gpu, words=gpu.error or (NO_ANSWER if lost else "it is back"))
 
 
 def readable(gpu: Gpu) -> bool:
@@ -246,7 +248,7 @@ def no_more(xid: Xid) -> str:
 # ------------------------------------------------------------------------------ words
 
 
-def alarm(condition: Condition, subject: str, seen: Seen, words: str) -> Alarm:
+def alarm(condition: Condition, subject: str, seen: Observation, words: str) -> AlarmMessage:
     """*words* about *seen*, as the bus carries it."""
     first = next((n for n, value in enumerate(seen.values) if value is not None), None)
     value = unit = None
@@ -254,10 +256,10 @@ def alarm(condition: Condition, subject: str, seen: Seen, words: str) -> Alarm:
         clause = condition.clauses[first]
         value, unit = seen.values[first], clause.unit.key if isinstance(clause, Comparison) else "bytes/window"
     code = None if seen.xid is None else seen.xid.code
-    return Alarm(condition.text, subject, words, seen.gpu, seen.process, value, unit, code)
+    return AlarmMessage(condition.text, subject, words, seen.gpu, seen.process, value, unit, code)
 
 
-def in_words(condition: Condition, seen: Seen, held: float = 0.0) -> str:
+def in_words(condition: Condition, seen: Observation, held: float = 0.0) -> str:
     """``GPU 0 (NVIDIA H200): memory 92%, for 10 s``."""
     if condition.scope is Scope.GONE:
         return seen.words
@@ -269,11 +271,11 @@ def in_words(condition: Condition, seen: Seen, held: float = 0.0) -> str:
     return f"{who(seen)}: {said}" + (f", for {shown_time(held)}" if held else "")
 
 
-def not_known(condition: Condition, seen: Seen) -> str:
+def not_known(condition: Condition, seen: Observation) -> str:
     return f"{who(seen)}: it cannot be told whether {condition.text}: {seen.unclear or 'it is not known yet'}"
 
 
-def who(seen: Seen) -> str:
+def who(seen: Observation) -> str:
     """``GPU 0 (NVIDIA H200)``, ``pid 41832 (ml, python train.py) on GPU 0``."""
     gpu, process = seen.gpu, seen.process
     if process is None:

@@ -18,7 +18,7 @@ OfProcess = Callable[[GpuProcess, Gpu], float | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class MetricUnit:
     """*key* is what events carry; *parse* raises ValueError in words."""
 
     key: str
@@ -73,15 +73,15 @@ def shown_time(seconds: float) -> str:
     return f"{shown_number(seconds)} s"
 
 
-PERCENT: Final = Unit("percent", _numbers("%?", "90%"), lambda value: f"{shown_number(value)}%")
-BYTES: Final = Unit("bytes", _size, shown_size)
-CELSIUS: Final = Unit("celsius", _celsius, lambda value: f"{shown_number(value)}°C")
-WATTS: Final = Unit("watts", _numbers("(?:W|watts?)?", "600W"), lambda value: f"{shown_number(value)} W")
-SECONDS: Final = Unit("seconds", units.parse_interval, shown_time)
+PERCENT: Final = MetricUnit("percent", _numbers("%?", "90%"), lambda value: f"{shown_number(value)}%")
+BYTES: Final = MetricUnit("bytes", _size, shown_size)
+CELSIUS: Final = MetricUnit("celsius", _celsius, lambda value: f"{shown_number(value)}°C")
+WATTS: Final = MetricUnit("watts", _numbers("(?:W|watts?)?", "600W"), lambda value: f"{shown_number(value)} W")
+SECONDS: Final = MetricUnit("seconds", units.parse_interval, shown_time)
 
 
 @dataclass(frozen=True, slots=True)
-class Quantity:
+class AlarmMetric:
     """*gpu* and *process* say how it is read, in each unit it is known in; empty: it is no property of those."""
 
     words: str
@@ -94,7 +94,7 @@ class Quantity:
 _UNITS: Final = {unit.key: unit for unit in (PERCENT, BYTES, CELSIUS, WATTS, SECONDS)}
 
 
-def unit_of(quantity: Quantity, text: str, of_process: bool) -> Unit:
+def unit_of(quantity: AlarmMetric, text: str, of_process: bool) -> MetricUnit:
     """The unit *text* (a value as people write it) is in. Raises ValueError in words."""
     known = quantity.process if of_process else quantity.gpu
     key = "percent" if text.strip().endswith("%") else next((key for key in known if key != "percent"), "percent")
@@ -120,7 +120,7 @@ def is_idle(process: GpuProcess, gpu: Gpu) -> bool | None:
 _NO_GPU: Final[Mapping[str, OfGpu]] = {}
 _NO_PROCESS: Final[Mapping[str, OfProcess]] = {}
 
-_MEMORY: Final = Quantity(
+_MEMORY: Final = AlarmMetric(
     "memory",
     {
         "bytes": lambda gpu: gpu.memory_used_bytes,
@@ -131,12 +131,12 @@ _MEMORY: Final = Quantity(
         "percent": lambda process, gpu: _share(process.memory_bytes, gpu.memory_total_bytes),
     },
 )
-_UTILIZATION: Final = Quantity(
+_UTILIZATION: Final = AlarmMetric(
     "utilization",
     {"percent": lambda gpu: gpu.utilization_gpu_percent},
     {"percent": lambda process, _: process.sm_percent},
 )
-_UNATTRIBUTED: Final = Quantity(
+_UNATTRIBUTED: Final = AlarmMetric(
     "unattributed memory",
     {
         "bytes": lambda gpu: gpu.memory_unattributed_bytes,
@@ -144,7 +144,7 @@ _UNATTRIBUTED: Final = Quantity(
     },
     _NO_PROCESS,
 )
-_FREE: Final = Quantity(
+_FREE: Final = AlarmMetric(
     "free memory",
     {
         "bytes": lambda gpu: gpu.memory_free_bytes,
@@ -152,10 +152,10 @@ _FREE: Final = Quantity(
     },
     _NO_PROCESS,
 )
-IDLE: Final = Quantity("idle", _NO_GPU, {"seconds": lambda process, gpu: None}, timed=True)
+IDLE: Final = AlarmMetric("idle", _NO_GPU, {"seconds": lambda process, gpu: None}, timed=True)
 
 #: By the name used in a condition.
-QUANTITIES: Final[dict[str, Quantity]] = {
+QUANTITIES: Final[dict[str, AlarmMetric]] = {
     "memory": _MEMORY,
     "mem": _MEMORY,
     "memory used": _MEMORY,
@@ -166,13 +166,13 @@ QUANTITIES: Final[dict[str, Quantity]] = {
     "utilization": _UTILIZATION,
     "util": _UTILIZATION,
     "gpu utilization": _UTILIZATION,
-    "sm": Quantity("sm", _NO_GPU, {"percent": lambda process, _: process.sm_percent}),
-    "sm active": Quantity("sm active", {"percent": lambda gpu: gpu.sm_active_percent}, _NO_PROCESS),
-    "temperature": Quantity("temperature", {"celsius": lambda gpu: gpu.temperature_celsius}, _NO_PROCESS),
-    "memory temperature": Quantity(
+    "sm": AlarmMetric("sm", _NO_GPU, {"percent": lambda process, _: process.sm_percent}),
+    "sm active": AlarmMetric("sm active", {"percent": lambda gpu: gpu.sm_active_percent}, _NO_PROCESS),
+    "temperature": AlarmMetric("temperature", {"celsius": lambda gpu: gpu.temperature_celsius}, _NO_PROCESS),
+    "memory temperature": AlarmMetric(
         "memory temperature", {"celsius": lambda gpu: gpu.temperature_memory_celsius}, _NO_PROCESS
     ),
-    "power": Quantity(
+    "power": AlarmMetric(
         "power",
         {
             "watts": lambda gpu: gpu.power_watts,
@@ -180,10 +180,10 @@ QUANTITIES: Final[dict[str, Quantity]] = {
         },
         _NO_PROCESS,
     ),
-    "cpu": Quantity(
+    "cpu": AlarmMetric(
         "cpu", _NO_GPU, {"percent": lambda process, _: process.host.cpu_percent if process.host else None}, True
     ),
-    "host memory": Quantity(
+    "host memory": AlarmMetric(
         "host memory",
         _NO_GPU,
         {"bytes": lambda process, _: process.host.host_memory_bytes if process.host else None},

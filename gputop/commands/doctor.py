@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from gputop.commands.shared.arguments import is_terminal, print_out
 
 if TYPE_CHECKING:
-    from gputop.doctor import Finding
+    from gputop.doctor import Check
 
 #: The distributions gputop runs on, as pyproject.toml names them.
 NEEDED = ("nvidia-ml-py", "textual", "plotext", "psutil", "platformdirs", "tomli-w")
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     return 1 if text.worst(findings) == FAIL else 0
 
 
-def examine(config: Path | None = None) -> list[Finding]:
+def examine(config: Path | None = None) -> list[Check]:
     """Everything, the parts that the others stand on first."""
     from gputop.doctor import driver, host, scrub, terminal
 
@@ -53,7 +53,7 @@ def examine(config: Path | None = None) -> list[Finding]:
     )
 
 
-def _text(findings: list[Finding]) -> str:
+def _text(findings: list[Check]) -> str:
     from gputop.doctor import text
     from gputop.text import unicode_works
 

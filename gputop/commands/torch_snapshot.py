@@ -24,8 +24,8 @@ from gputop.commands.shared.arguments import (
 )
 
 if TYPE_CHECKING:
-    from gputop.torch_files.snapshot.groups import Filter
-    from gputop.torch_files.snapshot.snapshot import Device, Snapshot
+    from gputop.torch_files.snapshot.groups import AllocationFilter
+    from gputop.torch_files.snapshot.snapshot import DeviceSnapshot, MemorySnapshot
 
 UNREADABLE: Final = 1
 _CSV_FIELDS: Final = "file device moment bytes count largest_bytes frame stack".split()
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
             return _view(options)
         options.summary = True
     failed = 0
-    snapshots: list[Snapshot] = []
+    snapshots: list[MemorySnapshot] = []
     for path in options.files:
         snapshot = _open(path)
         if snapshot is None:
@@ -105,7 +105,7 @@ def _view(options: argparse.Namespace) -> int:
     return app.run(lambda view: TorchSnapshotScreen(options.files, view, options.device, options.filter), settings)
 
 
-def _open(path: Path) -> Snapshot | None:
+def _open(path: Path) -> MemorySnapshot | None:
     from gputop.model import clean_text
     from gputop.torch_files.snapshot.snapshot import UnreadableFile, open_snapshot
 
@@ -131,7 +131,7 @@ def _open(path: Path) -> Snapshot | None:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def _devices(snapshot: Snapshot, options: argparse.Namespace) -> list[Device]:
+def _devices(snapshot: MemorySnapshot, options: argparse.Namespace) -> list[DeviceSnapshot]:
     if options.device is None:
         return snapshot.devices
     device = snapshot.device(options.device)
@@ -141,14 +141,14 @@ def _devices(snapshot: Snapshot, options: argparse.Namespace) -> list[Device]:
     return [device]
 
 
-def _json(snapshot: Snapshot, options: argparse.Namespace, wanted: Filter) -> str:
+def _json(snapshot: MemorySnapshot, options: argparse.Namespace, wanted: AllocationFilter) -> str:
     from gputop.torch_files.snapshot.facts import facts
 
     data = facts(snapshot, _devices(snapshot, options), options.top, wanted, options.all_frames)
     return json.dumps(data, indent=2 if is_terminal(sys.stdout) else None) + "\n"
 
 
-def _csv(snapshots: list[Snapshot], options: argparse.Namespace, wanted: Filter) -> str:
+def _csv(snapshots: list[MemorySnapshot], options: argparse.Namespace, wanted: AllocationFilter) -> str:
     from gputop.torch_files.snapshot.groups import by_stack
 
     out = io.StringIO()
@@ -176,7 +176,7 @@ def _csv(snapshots: list[Snapshot], options: argparse.Namespace, wanted: Filter)
     return out.getvalue()
 
 
-def _flame_graph(snapshot: Snapshot, options: argparse.Namespace, wanted: Filter) -> None:
+def _flame_graph(snapshot: MemorySnapshot, options: argparse.Namespace, wanted: AllocationFilter) -> None:
     from gputop.torch_files.call_tree import call_tree
     from gputop.torch_files.flame_graph import flame_graph
     from gputop.torch_files.snapshot.groups import by_stack

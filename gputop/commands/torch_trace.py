@@ -30,7 +30,7 @@ from gputop.commands.shared.arguments import (
 )
 
 if TYPE_CHECKING:
-    from gputop.torch_files.trace.table import Row
+    from gputop.torch_files.trace.table import OpRow
     from gputop.torch_files.trace.timeline import MemoryTimeline
     from gputop.torch_files.trace.trace import Trace
 
@@ -189,7 +189,7 @@ class _Progress:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def _page(trace: Trace, rows: list[Row], count: int, column: str, width: int, python: bool) -> str:
+def _page(trace: Trace, rows: list[OpRow], count: int, column: str, width: int, python: bool) -> str:
     from gputop.model import clean_text
     from gputop.text import left, right, shorten, to_ascii, unicode_works
     from gputop.torch_files.words import size
@@ -247,11 +247,11 @@ def _time(us: float) -> str:
     return f"{us:.1f}µs"
 
 
-def _cells(row: Row) -> dict[str, Any]:
+def _cells(row: OpRow) -> dict[str, Any]:
     return {name: _KINDS[row.kind] if name == "kind" else getattr(row, name) for name in _FIELDS}
 
 
-def _json(trace: Trace, rows: list[Row], python: bool) -> str:
+def _json(trace: Trace, rows: list[OpRow], python: bool) -> str:
     plain = {
         "file": trace.path.name,
         "events": trace.events.seen,
@@ -280,7 +280,7 @@ def _json(trace: Trace, rows: list[Row], python: bool) -> str:
     return json.dumps(plain, indent=2 if is_terminal(sys.stdout) else None) + "\n"
 
 
-def _csv(rows: list[Row]) -> str:
+def _csv(rows: list[OpRow]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(_FIELDS)

@@ -22,7 +22,7 @@ from gputop.commands.shared.arguments import (
 
 if TYPE_CHECKING:
     from gputop.alarms.conditions import Condition
-    from gputop.alarms.delivery import Deliveries
+    from gputop.alarms.delivery import DeliveryQueue
     from gputop.alarms.engine import Event
     from gputop.model import Snapshot
     from gputop.settings import Settings
@@ -146,7 +146,7 @@ def _rules(options: argparse.Namespace, settings: Settings) -> list[tuple[Condit
 
 
 def _once(rules: list[tuple[Condition, Actions]], options: argparse.Namespace, settings: Settings) -> int:
-    from gputop.alarms.delivery import Deliveries
+    from gputop.alarms.delivery import DeliveryQueue
     from gputop.alarms.engine import once
     from gputop.commands.shared.headless import say
     from gputop.sampling.bus import AlarmRaised
@@ -162,7 +162,7 @@ def _once(rules: list[tuple[Condition, Actions]], options: argparse.Namespace, s
     snapshot = only_asked(everything, options, settings)
     _refuse_unknown(conditions, snapshot)
     holding, unclear = once(conditions, snapshot, machine.host.exists)
-    deliveries = Deliveries(say)
+    deliveries = DeliveryQueue(say)
     for alarm in holding:
         _act(AlarmRaised(snapshot.taken_at, alarm), [everywhere, *own[alarm.rule]], deliveries, say)
     if not options.quiet:
@@ -189,7 +189,7 @@ def _by_rule(rules: Iterable[tuple[Condition, Actions]]) -> tuple[list[Condition
     return list(conditions.values()), own
 
 
-def _finish(deliveries: Deliveries, say: Callable[[str], None], seconds: float = LAST_SECONDS) -> None:
+def _finish(deliveries: DeliveryQueue, say: Callable[[str], None], seconds: float = LAST_SECONDS) -> None:
     if left := deliveries.finish(seconds):
         say(f"ended with {left} commands or webhooks not begun")
 
@@ -207,7 +207,7 @@ def _refuse_unknown(conditions: Iterable[Condition], snapshot: Snapshot) -> None
 
 def _watch(rules: list[tuple[Condition, Actions]], options: argparse.Namespace, settings: Settings) -> int:
     from gputop.alarms.conditions import host_pids
-    from gputop.alarms.delivery import Deliveries
+    from gputop.alarms.delivery import DeliveryQueue
     from gputop.alarms.engine import Alarms
     from gputop.commands.shared.headless import Headless, say
     from gputop.model.selection import only
@@ -220,7 +220,7 @@ def _watch(rules: list[tuple[Condition, Actions]], options: argparse.Namespace, 
     if first is not None:
         _refuse_unknown(conditions, only_asked(first, options, settings))
     alarms = Alarms(conditions, machine.host.exists)
-    deliveries = Deliveries(say)
+    deliveries = DeliveryQueue(say)
     problems: tuple[str, ...] = ()
 
     def look(snapshot: Snapshot) -> None:
@@ -258,10 +258,10 @@ def _nobody_reads() -> bool:
 def _act(event: Event, everything: Iterable[Actions], deliveries: object, say: Callable[[str], None]) -> None:
     """Log it, and have commands and webhooks done."""
     from gputop.alarms.actions import facts, post, run_command
-    from gputop.alarms.delivery import Deliveries
+    from gputop.alarms.delivery import DeliveryQueue
     from gputop.sampling.bus import AlarmCleared, AlarmRaised
 
-    assert isinstance(deliveries, Deliveries)
+    assert isinstance(deliveries, DeliveryQueue)
     known = facts(event, socket.gethostname())
     for actions in everything:
         if actions.log is not None:

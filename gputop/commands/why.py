@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
     from gputop.model import ProcessKey, Snapshot
     from gputop.text import unicode_works
     from gputop.why import text
-    from gputop.why.diagnosis import Trend, diagnose, headline
+    from gputop.why.diagnosis import ObservedTrend, diagnose, headline
 
     if options.gpu is not None:
         options.gpus = [options.gpu]
@@ -110,7 +110,7 @@ def run(options: argparse.Namespace) -> int:
             rate = rate if abs(rate) * seconds >= 1 << 20 else 0.0
             if rate > 0 and gpu.memory_free_bytes is not None:
                 full = gpu.memory_free_bytes / rate
-        sections = diagnose(snapshot, gpu, report, Trend(rate, full, grown, seconds))
+        sections = diagnose(snapshot, gpu, report, ObservedTrend(rate, full, grown, seconds))
         if options.json:
             import json
 

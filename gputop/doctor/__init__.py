@@ -20,7 +20,7 @@ FAIL: Final = "fail"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Check:
     """One thing that was looked at. *fix* says what to do about it, where anything is to be done."""
 
     topic: str
@@ -29,7 +29,7 @@ class Finding:
     fix: str = ""
 
 
-def scrub(findings: Iterable[Finding]) -> list[Finding]:
+def scrub(findings: Iterable[Check]) -> list[Check]:
     """*findings* without the home directory, the user's and the machine's name, fit for any terminal."""
     hidden = [(str(home), "~") for home in (_home(),) if home is not None and len(str(home)) > 1]
     nodename = os.uname().nodename
@@ -42,7 +42,7 @@ def scrub(findings: Iterable[Finding]) -> list[Finding]:
             text = re.sub(rf"(?<![\w-]){re.escape(secret)}(?![\w-])", stand_in, text)
         return clean_text(text, 1000)
 
-    return [Finding(f.topic, f.status, clean(f.words), clean(f.fix)) for f in findings]
+    return [Check(f.topic, f.status, clean(f.words), clean(f.fix)) for f in findings]
 
 
 def _home() -> Path | None:

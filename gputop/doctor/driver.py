@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
-from gputop.doctor import FAIL, OK, WARN, Finding
+from gputop.doctor import FAIL, OK, WARN, Check
 from gputop.model import Driver
 from gputop.sources import SourceError
 from gputop.sources.nvml.driver.errors import in_container
@@ -47,7 +47,7 @@ _ASKED: Final = (
 )
 
 
-def look(root: Path = Path("/")) -> Iterator[Finding]:
+def look(root: Path = Path("/")) -> Iterator[Check]:
     """All about the driver. Takes no longer than the driver's patience allows, hung or not."""
     module = kernel_module_version(root)
     try:
@@ -63,11 +63,11 @@ def look(root: Path = Path("/")) -> Iterator[Finding]:
         yield from _refused(error, root)
 
 
-def _told(library: Library, module: str | None, root: Path) -> Iterator[Finding]:
+def _told(library: Library, module: str | None, root: Path) -> Iterator[Check]:
     """What a driver that answers says."""
     yield _library(library.driver(), module, root)
     if not library.count():
-        yield Finding("GPUs", FAIL, "the driver runs but counts none", _with_container("see `nvidia-smi -L`, `lspci`"))
+        yield Check("GPUs", FAIL, "the driver runs but counts none", _with_container("see `nvidia-smi -L`, `lspci`"))
     yield from _gpus(Query())
 
 
@@ -92,18 +92,18 @@ def _within(function: Callable[[], T]) -> T:
     return results[0]
 
 
-def _kernel_module(version: str | None, root: Path, answers: bool) -> Finding:
+def _kernel_module(version: str | None, root: Path, answers: bool) -> Check:
     if version is not None:
         text = (root / "proc/driver/nvidia/version").read_text(errors="replace")
         kind = " (open)" if "Open Kernel Module" in text else ""
-        return Finding("kernel module", OK, f"nvidia {version}{kind}")
+        return Check("kernel module", OK, f"nvidia {version}{kind}")
     if _wsl(root):
-        return Finding("kernel module", OK, "none: this is WSL, where Windows has the driver")
+        return Check("kernel module", OK, "none: this is WSL, where Windows has the driver")
     if (root / _MODULE).exists():
-        return Finding("kernel module", WARN, "loaded, but /proc/driver/nvidia/version cannot be read")
+        return Check("kernel module", WARN, "loaded, but /proc/driver/nvidia/version cannot be read")
     if answers:
-        return Finding("kernel module", OK, "not to be seen from here, but the driver answers")
-    return Finding(
+        return Check("kernel module", OK, "not to be seen from here, but the driver answers")
+    return Check(
         "kernel module",
         FAIL,
         "nvidia is not loaded",
@@ -118,11 +118,11 @@ def _wsl(root: Path) -> bool:
         return False
 
 
-def _refused(error: TimeoutError | SourceError, root: Path) -> Iterator[Finding]:
+def _refused(error: TimeoutError | SourceError, root: Path) -> Iterator[Check]:
     """Why NVML is not to be had."""
     if isinstance(error, TimeoutError):
         fix = "see `dmesg` for NVRM and Xid; reset the GPU or reboot"
-        yield Finding("driver", FAIL, f"it does not answer within {PATIENCE:g} s", fix)
+        yield Check("driver", FAIL, f"it does not answer within {PATIENCE:g} s", fix)
         return
     if error.exit_status != 3:
         fix = {
@@ -130,29 +130,29 @@ def _refused(error: TimeoutError | SourceError, root: Path) -> Iterator[Finding]
             5: "reboot, or unload and load the nvidia modules",
             6: "run as root, or ask for access to /dev/nvidia*",
         }.get(error.exit_status, "`nvidia-smi` may say more; see `dmesg` for NVRM")
-        yield Finding("driver", FAIL, str(error), fix)
+        yield Check("driver", FAIL, str(error), fix)
         return
     here = [place for place in _PLACES if (root / place / _LIBRARY).exists()]
     if here:
         fix = f"the loader does not look there: LD_LIBRARY_PATH=/{here[0]}, or add it to /etc/ld.so.conf.d"
-        yield Finding("library", FAIL, f"{error} It is in /{here[0]}.", fix)
+        yield Check("library", FAIL, f"{error} It is in /{here[0]}.", fix)
     else:
         searched = ", ".join(f"/{place}" for place in _PLACES)
         fix = _with_container("install the driver's library (Debian: libnvidia-ml1)")
-        yield Finding("library", FAIL, f"{error} Nor is it in {searched}.", fix)
+        yield Check("library", FAIL, f"{error} Nor is it in {searched}.", fix)
 
 
-def _library(driver: Driver, module: str | None, root: Path) -> Finding:
+def _library(driver: Driver, module: str | None, root: Path) -> Check:
     path = loaded_library(root)
     where = f" ({path})" if path else ""
     words = (
         f"NVML {driver.nvml_version or '?'}{where}, driver {driver.version or '?'}, CUDA {driver.cuda_version or '?'}"
     )
     if module and driver.version and module != driver.version:
-        return Finding(
+        return Check(
             "library", WARN, f"{words}; the kernel module is {module}", "reboot, or load the modules of one version"
         )
-    return Finding("library", OK, words)
+    return Check("library", OK, words)
 
 
 def _with_container(fix: str) -> str:
@@ -162,7 +162,7 @@ def _with_container(fix: str) -> str:
 # ---------------------------------------------------------------------------- each GPU
 
 
-def _gpus(query: Query) -> Iterator[Finding]:
+def _gpus(query: Query) -> Iterator[Check]:
     query.select(())
     fields = {field.name: field for field in GPU_FIELDS if field.name in _ASKED}
     for row in query.gpu_rows(list(fields.values())):
@@ -171,15 +171,15 @@ def _gpus(query: Query) -> Iterator[Finding]:
     failures = {row[0].words for row in query.app_rows(pids) if isinstance(row[0], Unanswered)}
     if failures:
         words = f"the driver does not list them: {', '.join(sorted(failures))}"
-        yield Finding("processes", WARN, words, "under MIG and confidential computing that takes root")
+        yield Check("processes", WARN, words, "under MIG and confidential computing that takes root")
     query.close()
 
 
-def _gpu(told: dict[str, Answer]) -> Iterator[Finding]:
+def _gpu(told: dict[str, Answer]) -> Iterator[Check]:
     topic, name = f"GPU {told['index']}", told["name"]
     if isinstance(name, Unanswered):
         fix = "see `dmesg` for Xid and NVRM; end its processes and reset it (`nvidia-smi -r`), or reboot"
-        yield Finding(topic, FAIL, name.words, fix)
+        yield Check(topic, FAIL, name.words, fix)
         return
     mig = told["mig.mode.current"]
     words = [str(name)]
@@ -190,9 +190,9 @@ def _gpu(told: dict[str, Answer]) -> Iterator[Finding]:
     worries = list(_worries(told))
     if told["persistence_mode"] is True:
         words.append("persistence on")
-    yield Finding(topic, OK, ", ".join(words))
+    yield Check(topic, OK, ", ".join(words))
     for status, problem, fix in worries:
-        yield Finding(topic, status, problem, fix)
+        yield Check(topic, status, problem, fix)
 
 
 def _worries(told: dict[str, Answer]) -> Iterator[tuple[str, str, str]]:
@@ -219,7 +219,7 @@ def _worries(told: dict[str, Answer]) -> Iterator[tuple[str, str, str]]:
         yield FAIL, f"the driver asks for: {action}", "see `nvidia-smi -q`"
 
 
-def packages(required: Sequence[str]) -> Iterator[Finding]:
+def packages(required: Sequence[str]) -> Iterator[Check]:
     """The versions of gputop, Python and the distributions *required*."""
     import platform
     import sys
@@ -235,7 +235,7 @@ def packages(required: Sequence[str]) -> Iterator[Finding]:
         except PackageNotFoundError:
             missing.append(name)
     found.append(f"Linux {re.sub(r'[^0-9.].*', '', platform.release())} {platform.machine()}")
-    yield Finding("versions", OK, ", ".join(found))
+    yield Check("versions", OK, ", ".join(found))
     if missing:
         fix = f"`pip install {' '.join(missing)}`"
-        yield Finding("versions", FAIL, f"not installed: {', '.join(missing)}", fix)
+        yield Check("versions", FAIL, f"not installed: {', '.join(missing)}", fix)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from gputop.doctor import FAIL, OK, WARN, Finding
+from gputop.doctor import FAIL, OK, WARN, Check
 from gputop.procfs.machine import pids_are_host
 from gputop.sources.nvml.driver.errors import in_container
 
@@ -24,39 +24,37 @@ _CONTAINERS: Final = {
 _EVERYTHING: Final = "`docker run --gpus all --pid=host` shows every process"
 
 
-def devices(root: Path = Path("/")) -> Iterator[Finding]:
+def devices(root: Path = Path("/")) -> Iterator[Check]:
     """/dev/nvidia*: are they there, may we use them."""
     control = root / "dev/nvidiactl"
     if not control.exists():
         if (root / "dev/dxg").exists():
-            yield Finding("devices", OK, "/dev/dxg: this is WSL")
+            yield Check("devices", OK, "/dev/dxg: this is WSL")
             return
         fix = "start the container with `--gpus all`" if in_container(root) else "`nvidia-modprobe` as root makes them"
-        yield Finding("devices", FAIL, "there is no /dev/nvidiactl", fix)
+        yield Check("devices", FAIL, "there is no /dev/nvidiactl", fix)
         return
     gpus = sorted(path for path in (root / "dev").glob("nvidia[0-9]*") if path.name[6:].isdecimal())
     denied = [path for path in (control, *gpus) if not os.access(path, os.R_OK | os.W_OK)]
     if denied:
         names = ", ".join(f"/dev/{path.name} ({_mode(path)})" for path in denied)
-        yield Finding("devices", FAIL, f"not ours to open: {names}", "join the group they belong to, or ask for access")
+        yield Check("devices", FAIL, f"not ours to open: {names}", "join the group they belong to, or ask for access")
     elif _cut_off(control):
-        yield Finding(
+        yield Check(
             "devices",
             FAIL,
             "/dev/nvidiactl may be opened by its mode, but the kernel refuses: a cgroup denies it",
             "restart the container (`systemctl daemon-reload` on its host takes its GPUs away); in a job, ask for GPUs",
         )
     else:
-        yield Finding("devices", OK, f"/dev/nvidiactl and {len(gpus)} GPU(s), readable and writable")
+        yield Check("devices", OK, f"/dev/nvidiactl and {len(gpus)} GPU(s), readable and writable")
     known = len(list((root / "proc/driver/nvidia/gpus").glob("*")))
     if known > len(gpus):
         words = f"the kernel knows {known} GPUs, device files are here for {len(gpus)}"
-        yield Finding(
-            "devices", OK if in_container(root) else WARN, words, "the others are not given to this container"
-        )
+        yield Check("devices", OK if in_container(root) else WARN, words, "the others are not given to this container")
     if not (root / "dev/nvidia-uvm").exists():
         words = "no /dev/nvidia-uvm: gputop needs none, CUDA does"
-        yield Finding("devices", WARN, words, "`nvidia-modprobe -u -c0` as root, or start any CUDA program as root")
+        yield Check("devices", WARN, words, "`nvidia-modprobe -u -c0` as root, or start any CUDA program as root")
 
 
 def _mode(path: Path) -> str:
@@ -75,25 +73,25 @@ def _cut_off(control: Path) -> bool:
     return False
 
 
-def processes(root: Path = Path("/")) -> Iterator[Finding]:
+def processes(root: Path = Path("/")) -> Iterator[Check]:
     """Which processes can be seen, and signaled."""
     host = pids_are_host(root / "proc")
     if host is None:
-        yield Finding("PID namespace", WARN, "cannot be told", "is /proc mounted?")
+        yield Check("PID namespace", WARN, "cannot be told", "is /proc mounted?")
     elif host:
-        yield Finding("PID namespace", OK, "the host's: pids are the driver's")
+        yield Check("PID namespace", OK, "the host's: pids are the driver's")
     else:
         words = "our own: the driver lists only processes in it; all memory used is shown, but not by whom"
-        yield Finding("PID namespace", WARN, words, _EVERYTHING)
+        yield Check("PID namespace", WARN, words, _EVERYTHING)
     hidden = re.search(r"hidepid=(\w+)", _proc_options(root))
     if hidden and hidden[1] not in ("0", "off"):
         words = f"/proc is mounted with hidepid={hidden[1]}: other users' processes have no name and no command"
-        yield Finding("/proc", WARN, words, "run as root, or join the group of that mount's gid=")
+        yield Check("/proc", WARN, words, "run as root, or join the group of that mount's gid=")
     if os.geteuid() == 0:
-        yield Finding("rights", OK, "root: every process can be looked into and signaled")
+        yield Check("rights", OK, "root: every process can be looked into and signaled")
     else:
         words = "an ordinary user: others' processes are listed, but not looked into and not signaled"
-        yield Finding("rights", OK, words)
+        yield Check("rights", OK, words)
     yield _pidfd()
 
 
@@ -106,29 +104,29 @@ def _proc_options(root: Path) -> str:
     return next((line.split()[3] for line in lines if len(line.split()) > 3 and line.split()[1] == "/proc"), "")
 
 
-def _pidfd() -> Finding:
+def _pidfd() -> Check:
     """Whether a signal can be tied to a process, and not only to its number."""
     try:
         os.close(os.pidfd_open(os.getpid()))
     except (AttributeError, OSError):
         words = "no pidfd here: before a signal only the start time is compared"
-        return Finding("signals", WARN, words, "Linux 5.3 or later has it; some sandboxes forbid it")
-    return Finding("signals", OK, "through pidfd: a reused pid cannot be hit")
+        return Check("signals", WARN, words, "Linux 5.3 or later has it; some sandboxes forbid it")
+    return Check("signals", OK, "through pidfd: a reused pid cannot be hit")
 
 
-def container(root: Path = Path("/")) -> Iterator[Finding]:
+def container(root: Path = Path("/")) -> Iterator[Check]:
     """Whether this is a container, and what it was given."""
     if not in_container(root):
-        yield Finding("container", OK, "none that leaves the usual marks")
+        yield Check("container", OK, "none that leaves the usual marks")
         return
-    yield Finding("container", OK, _kind(root))
+    yield Check("container", OK, _kind(root))
     capabilities = os.environ.get("NVIDIA_DRIVER_CAPABILITIES")
     if capabilities and not {"utility", "all"} & set(capabilities.split(",")):
         words = f"NVIDIA_DRIVER_CAPABILITIES={capabilities}: without `utility` there is no libnvidia-ml.so.1"
-        yield Finding("container", WARN, words, "add `utility` to it")
+        yield Check("container", WARN, words, "add `utility` to it")
     visible = os.environ.get("NVIDIA_VISIBLE_DEVICES")
     if visible in ("none", "void", ""):
-        yield Finding("container", WARN, f"NVIDIA_VISIBLE_DEVICES={visible or '(empty)'}", "set it to `all`")
+        yield Check("container", WARN, f"NVIDIA_VISIBLE_DEVICES={visible or '(empty)'}", "set it to `all`")
 
 
 def _kind(root: Path) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from gputop import locations, settings_file
-from gputop.doctor import FAIL, OK, WARN, Finding
+from gputop.doctor import FAIL, OK, WARN, Check
 from gputop.procfs.stat import read_stat
 from gputop.text import unicode_works
 
@@ -17,18 +17,18 @@ SMALLEST: Final = (60, 12)
 USUAL: Final = (80, 24)
 
 
-def terminal() -> Iterator[Finding]:
+def terminal() -> Iterator[Check]:
     """Stdin and stderr, which the dashboard uses; stdout may be piped into a file for the issue."""
     term = os.environ.get("TERM", "")
     interactive = sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty()
     if not interactive:
         words = "stdin or stderr is no terminal: there can be no dashboard here, `gputop --once` works"
-        yield Finding("terminal", WARN, words, "over ssh: `ssh -t`; docker: `-it`")
+        yield Check("terminal", WARN, words, "over ssh: `ssh -t`; docker: `-it`")
     if term in ("", "dumb", "unknown"):
         fix = "TERM=xterm-256color, if the terminal can do it"
-        yield Finding("terminal", FAIL if interactive else WARN, f"TERM is {term or 'not set'}", fix)
+        yield Check("terminal", FAIL if interactive else WARN, f"TERM is {term or 'not set'}", fix)
     else:
-        yield Finding("terminal", OK, f"TERM={term}")
+        yield Check("terminal", OK, f"TERM={term}")
     if interactive:
         yield _size()
     yield _colors(term)
@@ -36,51 +36,51 @@ def terminal() -> Iterator[Finding]:
     yield from _between()
 
 
-def _size() -> Finding:
+def _size() -> Check:
     try:
         columns, rows = os.get_terminal_size(sys.stdin.fileno())
     except OSError:
-        return Finding("size", WARN, "the terminal does not tell its size", "`stty cols 120 rows 40`")
+        return Check("size", WARN, "the terminal does not tell its size", "`stty cols 120 rows 40`")
     words = f"{columns}×{rows}"
     if columns < SMALLEST[0] or rows < SMALLEST[1]:
-        return Finding("size", FAIL, f"{words}: too small to draw on", f"at least {SMALLEST[0]}×{SMALLEST[1]}")
+        return Check("size", FAIL, f"{words}: too small to draw on", f"at least {SMALLEST[0]}×{SMALLEST[1]}")
     if columns < USUAL[0] or rows < USUAL[1]:
-        return Finding("size", WARN, f"{words}: much is left out", f"{USUAL[0]}×{USUAL[1]} or more")
-    return Finding("size", OK, words)
+        return Check("size", WARN, f"{words}: much is left out", f"{USUAL[0]}×{USUAL[1]} or more")
+    return Check("size", OK, words)
 
 
-def _colors(term: str) -> Finding:
+def _colors(term: str) -> Check:
     if os.environ.get("NO_COLOR"):
-        return Finding("colours", OK, "none: NO_COLOR is set")
+        return Check("colours", OK, "none: NO_COLOR is set")
     if os.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
-        return Finding("colours", OK, "16 million (COLORTERM)")
+        return Check("colours", OK, "16 million (COLORTERM)")
     if "256color" in term or term.endswith("-direct"):
-        return Finding("colours", OK, "256; COLORTERM=truecolor gives all, if the terminal has them")
-    return Finding("colours", WARN, "16: TERM promises no more", "TERM=xterm-256color, if the terminal can do it")
+        return Check("colours", OK, "256; COLORTERM=truecolor gives all, if the terminal has them")
+    return Check("colours", WARN, "16: TERM promises no more", "TERM=xterm-256color, if the terminal can do it")
 
 
-def _encoding() -> Finding:
+def _encoding() -> Check:
     if unicode_works(sys.stdout):
-        return Finding("encoding", OK, "UTF-8")
+        return Check("encoding", OK, "UTF-8")
     if os.environ.get("TERM") == "linux":
-        return Finding("encoding", OK, "the Linux console: drawn with ASCII")
+        return Check("encoding", OK, "the Linux console: drawn with ASCII")
     name = getattr(sys.stdout, "encoding", None) or "none"
-    return Finding("encoding", WARN, f"{name}: drawn with ASCII", "LC_ALL=C.UTF-8")
+    return Check("encoding", WARN, f"{name}: drawn with ASCII", "LC_ALL=C.UTF-8")
 
 
-def _between() -> Iterator[Finding]:
+def _between() -> Iterator[Check]:
     """What stands between gputop and the terminal."""
     if os.environ.get("TMUX"):
         fix = '`set -as terminal-features ",*:RGB"` in tmux.conf gives all colours'
         plain = os.environ.get("COLORTERM") != "truecolor"
-        yield Finding("tmux", OK, "inside tmux", fix if plain else "")
+        yield Check("tmux", OK, "inside tmux", fix if plain else "")
     if os.environ.get("STY"):
         words = "inside GNU screen: up to version 4 it has 256 colours"
-        yield Finding("screen", OK, words, "`truecolor on` in .screenrc (version 5), or tmux")
+        yield Check("screen", OK, words, "`truecolor on` in .screenrc (version 5), or tmux")
     if b"mosh-server" in _ancestors():
-        yield Finding("mosh", OK, "through mosh: before version 1.4 it has 256 colours, and no scrollback")
+        yield Check("mosh", OK, "through mosh: before version 1.4 it has 256 colours, and no scrollback")
     elif os.environ.get("SSH_CONNECTION"):
-        yield Finding("ssh", OK, "over SSH")
+        yield Check("ssh", OK, "over SSH")
 
 
 def _ancestors() -> Iterator[bytes]:
@@ -94,20 +94,20 @@ def _ancestors() -> Iterator[bytes]:
         pid = stat.parent_pid
 
 
-def settings(path: Path | None = None) -> Iterator[Finding]:
+def settings(path: Path | None = None) -> Iterator[Check]:
     """The settings file, and what is wrong in it."""
     try:
         path = path or locations.settings_file()
     except ImportError as error:  # told among the versions too
-        yield Finding("settings", WARN, f"it cannot be told where they are: {error}", f"`pip install {error.name}`")
+        yield Check("settings", WARN, f"it cannot be told where they are: {error}", f"`pip install {error.name}`")
         return
     where = locations.short(path)
     _, problems = settings_file.load(path)
     for problem in problems:
-        yield Finding("settings", WARN, problem, "F2 sets it right, or an editor")
+        yield Check("settings", WARN, problem, "F2 sets it right, or an editor")
     folder = path if path.exists() else next((parent for parent in path.parents if parent.exists()), path)
     if not os.access(folder, os.W_OK):
         words = f"{where} cannot be written: what F2 changes lasts until the end"
-        yield Finding("settings", WARN, words, "`--config PATH`, or XDG_CONFIG_HOME")
+        yield Check("settings", WARN, words, "`--config PATH`, or XDG_CONFIG_HOME")
     elif not problems:
-        yield Finding("settings", OK, where if path.exists() else f"{where}: not there, all is as it comes")
+        yield Check("settings", OK, where if path.exists() else f"{where}: not there, all is as it comes")

@@ -6,32 +6,30 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from gputop.doctor import FAIL, OK, WARN, Finding
+from gputop.doctor import FAIL, OK, WARN, Check
 from gputop.text import cells, left, to_ascii, wrap
 
 _COLORS: Final = {OK: "32", WARN: "33", FAIL: "1;31"}
 
 
-def worst(findings: Sequence[Finding]) -> str:
+def worst(findings: Sequence[Check]) -> str:
     statuses = {finding.status for finding in findings}
     return next((status for status in (FAIL, WARN) if status in statuses), OK)
 
 
-def as_json(findings: Sequence[Finding], indent: int | None = None) -> str:
+def as_json(findings: Sequence[Check], indent: int | None = None) -> str:
     """``status`` of everything, and ``findings`` with topic, status, words and fix."""
     entries = [{"topic": f.topic, "status": f.status, "words": f.words, "fix": f.fix or None} for f in findings]
     return json.dumps({"status": worst(findings), "findings": entries}, indent=indent)
 
 
-def as_text(
-    findings: Sequence[Finding], width: int | None = None, color: bool = False, ascii_only: bool = False
-) -> str:
+def as_text(findings: Sequence[Check], width: int | None = None, color: bool = False, ascii_only: bool = False) -> str:
     """A line a finding and, where there is something to be done, a line about that; wrapped at *width* cells."""
     text = "\n".join(_lines(findings, width, color)) + "\n"
     return to_ascii(text) if ascii_only else text
 
 
-def _lines(findings: Sequence[Finding], width: int | None, color: bool) -> Iterator[str]:
+def _lines(findings: Sequence[Check], width: int | None, color: bool) -> Iterator[str]:
     topics = max((cells(finding.topic) for finding in findings), default=0)
     indent = 4 + 2 + topics + 2
     room = None if width is None else max(20, width - indent)

@@ -9,7 +9,7 @@ from typing import Final
 
 from gputop import units
 from gputop.leaks.holder import Holder, HolderScan
-from gputop.leaks.report import Attribution, Cause, Gap
+from gputop.leaks.report import Attribution, Cause, UnattributedMemory
 from gputop.model import Gpu, GpuProcess, Snapshot, memory_by_pid
 
 GAP_SECONDS: Final = 5.0
@@ -78,14 +78,14 @@ def gap_threshold(gpu: Gpu, least_mib: int) -> int:
 
 
 @dataclass(slots=True)
-class GapClock:
+class UnattributedClock:
     """Since when GPUs have had memory that nobody accounts for, and loads that nobody makes."""
 
     gaps: dict[str, float]
     loads: dict[str, float]
 
     @classmethod
-    def new(cls) -> GapClock:
+    def new(cls) -> UnattributedClock:
         return cls({}, {})
 
     def observe(self, snapshot: Snapshot, attributions: Iterable[Attribution], least_mib: int) -> None:
@@ -113,10 +113,10 @@ class GapClock:
 def gap(
     gpu: Gpu,
     attribution: Attribution,
-    clock: GapClock,
+    clock: UnattributedClock,
     snapshot: Snapshot,
     scan: HolderScan | None,
-) -> Gap | None:
+) -> UnattributedMemory | None:
     """The card of *gpu*, where there is something to explain; holders as of *scan*."""
     since, busy_since = clock.gaps.get(gpu.uuid), clock.loads.get(gpu.uuid)
     has_gap = since is not None and snapshot.taken_at - since >= GAP_SECONDS
@@ -127,7 +127,7 @@ def gap(
     unlisted = () if scan is None else _unlisted(gpu, listed, scan)
     causes = _causes(gpu, snapshot, scan, unlisted, busy)
     began = since if has_gap and since is not None else busy_since
-    return Gap(
+    return UnattributedMemory(
         gpu_uuid=gpu.uuid,
         bytes=(attribution.unattributed or 0) if has_gap else 0,
         since=snapshot.taken_at if began is None else began,

@@ -21,7 +21,7 @@ class Relative(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
+class ProcessContext:
     """What the leak rules want to know of one process beside its :class:`~gputop.model.HostFacts`. None: not
     permitted, or not known."""
 
@@ -47,7 +47,7 @@ class Investigator(Protocol):
     """Finds out what the rules want to know. Slow (milliseconds to seconds): only ever called by the leak watch's own
     thread, or by ``gputop leaks``."""
 
-    def circumstances(self, facts: HostFacts) -> Circumstances | None:
+    def circumstances(self, facts: HostFacts) -> ProcessContext | None:
         """Of one process; None when it is gone or its pid was reused."""
         ...
 

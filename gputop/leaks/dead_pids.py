@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from gputop.leaks.holder import HeldDevice, Holder, HolderScan
-from gputop.leaks.process_history import Past
-from gputop.leaks.report import Ghost, Hold
+from gputop.leaks.process_history import ProcessHistory
+from gputop.leaks.report import DeadPid, HolderEvidence
 from gputop.leaks.words import clock
 from gputop.model import HostFacts, ProcessKey, Snapshot, memory_by_pid, replace
 
 
-def find_ghosts(
+def find_dead_pids(
     snapshot: Snapshot,
-    past: Past,
+    past: ProcessHistory,
     scan: HolderScan | None = None,
     impostors: Mapping[int, HostFacts] | None = None,
-) -> tuple[Ghost, ...]:
+) -> tuple[DeadPid, ...]:
     """All ghosts of *snapshot* (which *past* has seen), the largest first, with their holders as of *scan*. *impostors*
     are listed pids whose bearer now has no GPU open: the one that had is dead, and its pid was given away."""
     impostors = impostors or {}
@@ -27,7 +27,7 @@ def find_ghosts(
     return tuple(sorted(found, key=lambda ghost: -(ghost.memory_bytes or 0)))
 
 
-def _ghost(pid: int, snapshot: Snapshot, past: Past, impostor: HostFacts | None) -> Ghost:
+def _ghost(pid: int, snapshot: Snapshot, past: ProcessHistory, impostor: HostFacts | None) -> DeadPid:
     if impostor is not None:
         now, life = past.of(impostor.key), past.before(impostor.key)
         since = now.first_seen if now is not None else snapshot.taken_at
@@ -35,7 +35,7 @@ def _ghost(pid: int, snapshot: Snapshot, past: Past, impostor: HostFacts | None)
         life = past.last_of(pid)
         since = life.seen_dead_at if life is not None and life.seen_dead_at is not None else snapshot.taken_at
     known = life.facts if life is not None else None
-    return Ghost(pid, _memory(snapshot, pid), since, known, saw_death=known is not None, reused_by=impostor)
+    return DeadPid(pid, _memory(snapshot, pid), since, known, saw_death=known is not None, reused_by=impostor)
 
 
 def _memory(snapshot: Snapshot, pid: int) -> tuple[tuple[str, int | None], ...]:
@@ -47,10 +47,10 @@ def _memory(snapshot: Snapshot, pid: int) -> tuple[tuple[str, int | None], ...]:
     return tuple(sorted(by_gpu, key=lambda entry: -(entry[1] or 0)))
 
 
-def _with_holders(ghosts: list[Ghost], snapshot: Snapshot, past: Past, scan: HolderScan) -> list[Ghost]:
+def _with_holders(ghosts: list[DeadPid], snapshot: Snapshot, past: ProcessHistory, scan: HolderScan) -> list[DeadPid]:
     minors = {gpu.uuid: gpu.facts.minor_number for gpu in snapshot.gpus}
     holders = [holder for holder in scan.holders if holder.benign is None]
-    proven: dict[int, list[Hold]] = {}
+    proven: dict[int, list[HolderEvidence]] = {}
     for ghost in ghosts:
         proven[ghost.pid] = _proven(ghost, _minors(ghost, minors), holders, past)
     taken = {hold.holder.key for holds in proven.values() for hold in holds}
@@ -63,7 +63,7 @@ def _with_holders(ghosts: list[Ghost], snapshot: Snapshot, past: Past, scan: Hol
     return result
 
 
-def _minors(ghost: Ghost, minors: Mapping[str, int | None]) -> list[int | None]:
+def _minors(ghost: DeadPid, minors: Mapping[str, int | None]) -> list[int | None]:
     """N of the /dev/nvidiaN of its GPUs; None where the driver does not say."""
     return [minors.get(uuid) for uuid, _ in ghost.memory]
 
@@ -76,26 +76,30 @@ def _grip(holder: Holder, minors: Collection[int | None]) -> HeldDevice | None:
     return None
 
 
-def _proven(ghost: Ghost, minors: list[int | None], holders: list[Holder], past: Past) -> list[Hold]:
+def _proven(
+    ghost: DeadPid, minors: list[int | None], holders: list[Holder], past: ProcessHistory
+) -> list[HolderEvidence]:
     """Those whose lineage leads to the ghost: a process group and a session keep the number of their dead leader, and
     gputop remembers whose child it saw. Then the children of these."""
-    found: dict[ProcessKey, Hold] = {}
+    found: dict[ProcessKey, HolderEvidence] = {}
     for holder in holders:
         device = _grip(holder, minors)
         if device is not None and (how := _lineage(ghost, holder.facts, past)) is not None:
-            found[holder.key] = Hold(holder, device, how, certain=True)
+            found[holder.key] = HolderEvidence(holder, device, how, certain=True)
     while True:
         more = {}
         for holder in holders:
             parent = next((key for key in found if key.pid == holder.facts.parent_pid), None)
             if parent is not None and holder.key not in found and (device := _grip(holder, minors)) is not None:
-                more[holder.key] = Hold(holder, device, f"child of {parent.pid}, which holds it too", certain=True)
+                more[holder.key] = HolderEvidence(
+                    holder, device, f"child of {parent.pid}, which holds it too", certain=True
+                )
         if not more:
             return list(found.values())
         found |= more
 
 
-def _lineage(ghost: Ghost, facts: HostFacts, past: Past) -> str | None:
+def _lineage(ghost: DeadPid, facts: HostFacts, past: ProcessHistory) -> str | None:
     if facts.group_id == ghost.pid:
         return f"process group {ghost.pid}"
     if facts.session_id == ghost.pid:
@@ -106,7 +110,9 @@ def _lineage(ghost: Ghost, facts: HostFacts, past: Past) -> str | None:
     return None
 
 
-def _likely(ghost: Ghost, minors: list[int | None], holders: list[Holder], snapshot: Snapshot) -> list[Hold]:
+def _likely(
+    ghost: DeadPid, minors: list[int | None], holders: list[Holder], snapshot: Snapshot
+) -> list[HolderEvidence]:
     """Those of unknown lineage that hold the device and use it for nothing of their own: not listed by the driver, no
     workers of a process that lives and is listed, and started before the ghost died."""
     listed = {process.pid for process in snapshot.processes if process.exists is not False}
@@ -124,5 +130,5 @@ def _likely(ghost: Ghost, minors: list[int | None], holders: list[Holder], snaps
             continue
         else:
             how = "holds the device and is not in the driver's list"
-        found.append(Hold(holder, device, how, certain=False))
+        found.append(HolderEvidence(holder, device, how, certain=False))
     return found

@@ -6,15 +6,15 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from gputop.leaks.attribution import GapClock, attribute, gap
-from gputop.leaks.context import Circumstances, Investigator
-from gputop.leaks.dead_pids import find_ghosts
+from gputop.leaks.attribution import UnattributedClock, attribute, gap
+from gputop.leaks.context import Investigator, ProcessContext
+from gputop.leaks.dead_pids import find_dead_pids
 from gputop.leaks.holder import HeldDevice, HolderScan
-from gputop.leaks.process_history import Past
-from gputop.leaks.report import Attribution, Gap, Ghost, LeakReport
+from gputop.leaks.process_history import ProcessHistory
+from gputop.leaks.report import Attribution, DeadPid, LeakReport, UnattributedMemory
 from gputop.leaks.rules import Case
-from gputop.leaks.stragglers import Member, standouts
-from gputop.leaks.verdicts import judge, judge_ghost, nothing_to_ask, worst_first
+from gputop.leaks.stragglers import Member, stragglers
+from gputop.leaks.verdicts import judge, judge_dead_pid, nothing_to_ask, worst_first
 from gputop.model import GpuProcess, HostFacts, LeakVerdict, ProcessKey, Snapshot, Verdict, replace
 from gputop.model.owner import Owner
 from gputop.settings import Settings
@@ -32,12 +32,12 @@ class LeakFinder:
     """Finds leaks, a step at a time. One thread owns it."""
 
     def __init__(self, investigator: Investigator, clock: Callable[[], float] = time.monotonic) -> None:
-        self.past = Past()
+        self.past = ProcessHistory()
         self.scan: HolderScan | None = None
         self._investigator = investigator
         self._clock = clock
-        self._gaps = GapClock.new()
-        self._known: dict[ProcessKey, tuple[float, Circumstances]] = {}
+        self._gaps = UnattributedClock.new()
+        self._known: dict[ProcessKey, tuple[float, ProcessContext]] = {}
         self._owners_of_holders: dict[ProcessKey, Owner] = {}
         self._scanned_for: frozenset[object] = frozenset()
         self._scans = 0  # in a row for the same things
@@ -63,7 +63,7 @@ class LeakFinder:
             ghosts=ghosts,
             gaps=gaps,
             attributions=attributions,
-            standouts=standouts(self._members(processes)),
+            stragglers=stragglers(self._members(processes)),
             owners={key: known.owner for key, (_, known) in self._known.items()} | self._owners_of_holders,
             scan=self.scan,
             unsure=tuple(_unsure(snapshot, gaps, self.scan)),
@@ -92,8 +92,8 @@ class LeakFinder:
 
     def _explain(
         self, snapshot: Snapshot, attributions: tuple[Attribution, ...]
-    ) -> tuple[tuple[Ghost, ...], tuple[Gap, ...]]:
-        ghosts = find_ghosts(snapshot, self.past, self.scan, self._impostors(snapshot))
+    ) -> tuple[tuple[DeadPid, ...], tuple[UnattributedMemory, ...]]:
+        ghosts = find_dead_pids(snapshot, self.past, self.scan, self._impostors(snapshot))
         cards = (
             gap(gpu, attribution, self._gaps, snapshot, self.scan)
             for gpu, attribution in zip(snapshot.gpus, attributions, strict=True)
@@ -109,7 +109,7 @@ class LeakFinder:
         return {row.pid: row.host for row in rows if row.host is not None and row.key in no_gpu}
 
     def _scan_if_needed(
-        self, snapshot: Snapshot, ghosts: tuple[Ghost, ...], gaps: tuple[Gap, ...], scan_now: bool
+        self, snapshot: Snapshot, ghosts: tuple[DeadPid, ...], gaps: tuple[UnattributedMemory, ...], scan_now: bool
     ) -> bool:
         """Scan for ghosts and gaps that are new, now and then for old ones, when a holder is gone, or when asked."""
         now = self._clock()
@@ -146,14 +146,14 @@ class LeakFinder:
         snapshot: Snapshot,
         settings: Settings,
         processes: dict[ProcessKey, list[GpuProcess]],
-        ghosts: tuple[Ghost, ...],
+        ghosts: tuple[DeadPid, ...],
     ) -> tuple[tuple[LeakVerdict, ...], tuple[LeakVerdict, ...]]:
         now = snapshot.taken_at
         totals = {gpu.uuid: gpu.memory_total_bytes for gpu in snapshot.gpus}
         names = {gpu.uuid: f"GPU {gpu.index}" for gpu in snapshot.gpus}
         found: list[LeakVerdict] = []
         for ghost in ghosts:
-            if (verdict := judge_ghost(ghost, settings, now, names, self.scan)) is not None:
+            if (verdict := judge_dead_pid(ghost, settings, now, names, self.scan)) is not None:
                 found.append(verdict)
         held = {holder.key: holder.devices for holder in (self.scan.holders if self.scan is not None else ())}
         dead = {ghost.pid for ghost in ghosts}
@@ -213,7 +213,7 @@ class LeakFinder:
         return members
 
 
-def _is_old(age: float, known: Circumstances, facts: HostFacts | None) -> bool:
+def _is_old(age: float, known: ProcessContext, facts: HostFacts | None) -> bool:
     return age >= AGAIN_SECONDS or facts is None or facts.parent_pid != known.facts.parent_pid
 
 
@@ -226,7 +226,7 @@ def _by_key(snapshot: Snapshot) -> dict[ProcessKey, list[GpuProcess]]:
     return found
 
 
-def _unsure(snapshot: Snapshot, gaps: tuple[Gap, ...], scan: HolderScan | None) -> list[str]:
+def _unsure(snapshot: Snapshot, gaps: tuple[UnattributedMemory, ...], scan: HolderScan | None) -> list[str]:
     """What stands in the way of saying that there is no leak."""
     said = list(snapshot.problems)
     said += [f"GPU {gpu.index}: {gpu.error or 'the driver is late'}" for gpu in snapshot.gpus if gpu.error or gpu.late]

@@ -22,7 +22,7 @@ Judge = Callable[[int], bool]
 
 def probe(proc: str, judge: Judge, with_maps: bool, rest: Callable[[], None] | None = None) -> Iterator[str]:
     """The lines. *rest* is called between processes."""
-    look = Look(judge)
+    look = DescriptorScan(judge)
     inspected = 0
     denied: dict[int, int] = {}
     for pid in os.listdir(proc):
@@ -47,7 +47,7 @@ def probe(proc: str, judge: Judge, with_maps: bool, rest: Callable[[], None] | N
     yield " ".join(["end", str(inspected), *(f"{uid}={count}" for uid, count in denied.items())])
 
 
-class Look:
+class DescriptorScan:
     """One pass over descriptors, which remembers what kind of file a path outside /dev is: a log that a hundred
     processes write is looked at once (and looking at a file may ask a server for it)."""
 

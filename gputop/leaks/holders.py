@@ -22,7 +22,7 @@ from gputop.leaks.holder import HeldDevice, Holder, HolderScan
 from gputop.model import HostFacts
 from gputop.procfs.devices import NvidiaDevices
 from gputop.procfs.machine import pids_are_host
-from gputop.procfs.process import Users
+from gputop.procfs.process import UserNames
 from gputop.procfs.stat import Stat, read_stat
 
 PATIENCE: Final = 20.0  # seconds a scan may take
@@ -62,7 +62,7 @@ class HolderScanner:
         self._facts_of = facts_of
         self._proc = str(proc)
         self._devices = devices or NvidiaDevices(proc)
-        self._users = Users()
+        self._users = UserNames()
 
     def scan(self, with_maps: bool = False) -> HolderScan:
         """Look once. With *with_maps* also for devices that are mapped only, which takes twice as long."""
@@ -115,7 +115,7 @@ class HolderScanner:
         if before is None:
             return None
         held: dict[int, tuple[str, list[int]]] = {}
-        for descriptor, path, device in holder_probe.Look(judge).devices(root):
+        for descriptor, path, device in holder_probe.DescriptorScan(judge).devices(root):
             held.setdefault(device, (self._devices.name_of(device, path), []))[1].append(descriptor)
         mapped = holder_probe.mapped(root, judge) if before.state not in "DZX" else {}
         after = read_stat(f"{root}/stat")

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from gputop.leaks.context import Circumstances, Relative
+from gputop.leaks.context import ProcessContext, Relative
 from gputop.leaks.holder import HolderScan
 from gputop.leaks.holders import FactsOf, HolderScanner
 from gputop.model import HostFacts, ProcessKey, clean_text
@@ -68,7 +68,7 @@ class ProcInvestigator:
             return Owner() if found is None else found.owner
         return self._owners[facts.key]
 
-    def circumstances(self, facts: HostFacts) -> Circumstances | None:
+    def circumstances(self, facts: HostFacts) -> ProcessContext | None:
         """Everything about one process, in a fraction of a millisecond to a few: it waits for nothing that a process
         stuck in the kernel (state D) could hold."""
         try:
@@ -83,7 +83,7 @@ class ProcInvestigator:
         finally:
             os.close(process)
 
-    def _read(self, process: int, facts: HostFacts, stat: Stat) -> Circumstances:
+    def _read(self, process: int, facts: HostFacts, stat: Stat) -> ProcessContext:
         status = _status(process)
         ancestors = self._ancestors(stat)
         terminal = _terminal(stat.terminal)
@@ -96,7 +96,7 @@ class ProcInvestigator:
             if not asleep:
                 self._owners[facts.key] = owner
         job = (environment or {}).get("SLURM_JOB_ID")
-        return Circumstances(
+        return ProcessContext(
             facts=facts,
             read_at=time.time(),
             owner=owner,

@@ -21,7 +21,7 @@ LONGEST_PAUSE: Final = 120.0
 
 
 @dataclass(slots=True)
-class Use:
+class GpuUse:
     """A process on one GPU. Times are epoch seconds."""
 
     memory: int | None = None
@@ -43,14 +43,14 @@ class ParentChange:
 
 
 @dataclass(slots=True)
-class Life:
+class ProcessRecord:
     """One process, from when gputop first saw it."""
 
     key: ProcessKey
     first_seen: float
     last_seen: float
     facts: HostFacts | None = None  # the newest; of a dead process the last
-    uses: dict[tuple[str, int | None], Use] = field(default_factory=dict)  # by GPU's UUID and MIG GPU instance
+    uses: dict[tuple[str, int | None], GpuUse] = field(default_factory=dict)  # by GPU's UUID and MIG GPU instance
     parent_changes: list[ParentChange] = field(default_factory=list)
     ancestors: tuple[Relative, ...] = ()  # as they were last looked up, the parent first
     children: dict[ProcessKey, float] = field(default_factory=dict)  # and when they were last seen to be
@@ -88,11 +88,11 @@ class Life:
         return 100 * max(0.0, self.facts.cpu_seconds - self.quiet_cpu_seconds) / passed
 
 
-class Past:
+class ProcessHistory:
     """The lives of all GPU processes. Not thread-safe: one thread owns it."""
 
     def __init__(self) -> None:
-        self.lives: dict[ProcessKey, Life] = {}
+        self.lives: dict[ProcessKey, ProcessRecord] = {}
         self._newest: dict[int, ProcessKey] = {}  # pid: its latest bearer
         self.now = 0.0
 
@@ -107,7 +107,7 @@ class Past:
         for key, processes in seen.items():
             life = self.lives.get(key)
             if life is None:
-                life = self.lives[key] = Life(key, now, now)
+                life = self.lives[key] = ProcessRecord(key, now, now)
                 self._newest[key.pid] = key
             life.last_seen = now
             if processes[0].host is not None:
@@ -118,15 +118,15 @@ class Past:
         if len(self.lives) > MOST_LIVES:
             self._forget(seen.keys())
 
-    def of(self, key: ProcessKey) -> Life | None:
+    def of(self, key: ProcessKey) -> ProcessRecord | None:
         return self.lives.get(key)
 
-    def last_of(self, pid: int) -> Life | None:
+    def last_of(self, pid: int) -> ProcessRecord | None:
         """The process that bore *pid* last."""
         key = self._newest.get(pid)
         return None if key is None else self.lives.get(key)
 
-    def before(self, key: ProcessKey) -> Life | None:
+    def before(self, key: ProcessKey) -> ProcessRecord | None:
         """Who bore the pid before this process did."""
         found = [life for other, life in self.lives.items() if other.pid == key.pid and other != key]
         return max(found, key=lambda life: life.last_seen, default=None)
@@ -146,7 +146,7 @@ class Past:
         for child in list(life.children)[:-MOST_CHILDREN]:
             del life.children[child]
 
-    def parent_of(self, child: ProcessKey) -> tuple[Life, float] | None:
+    def parent_of(self, child: ProcessKey) -> tuple[ProcessRecord, float] | None:
         """Who *child* was seen to be a child of, and when last."""
         found = [(life, life.children[child]) for life in self.lives.values() if child in life.children]
         return max(found, key=lambda one: one[1], default=None)
@@ -160,7 +160,7 @@ class Past:
         known = self._newest.get(process.pid)
         return known if known is not None and process.exists is not True else ProcessKey(process.pid, None)
 
-    def _meet(self, life: Life, facts: HostFacts, now: float) -> None:
+    def _meet(self, life: ProcessRecord, facts: HostFacts, now: float) -> None:
         old = life.facts
         if old is facts:
             return
@@ -184,13 +184,13 @@ class Past:
         elif life.stuck_since is None or at_work:
             life.stuck_since = now
 
-    def _count(self, life: Life, processes: list[GpuProcess], now: float, paused: bool) -> None:
+    def _count(self, life: ProcessRecord, processes: list[GpuProcess], now: float, paused: bool) -> None:
         active, known = False, True
         for process in processes:
             place = process.gpu_uuid, process.gpu_instance_id
             use = life.uses.get(place)
             if use is None:
-                use = life.uses[place] = Use(since=now)
+                use = life.uses[place] = GpuUse(since=now)
             memory = process.memory_bytes
             if memory != use.memory:
                 use.memory, use.since = memory, now

@@ -15,7 +15,7 @@ from gputop.model import HostFacts, LeakVerdict, ProcessKey, Verdict
 from gputop.model.owner import Owner
 
 
-class Hold(NamedTuple):
+class HolderEvidence(NamedTuple):
     """Why a holder is thought to keep a ghost's memory."""
 
     holder: Holder
@@ -25,7 +25,7 @@ class Hold(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Ghost:
+class DeadPid:
     """A pid that the driver lists and the host does not have, and those who keep its memory."""
 
     pid: int
@@ -33,7 +33,7 @@ class Ghost:
     since: float  # when gputop first saw it dead, epoch seconds
     known: HostFacts | None = None  # as gputop knew it alive
     saw_death: bool = False  # gputop saw it alive before, so *since* is the time of its death
-    holds: tuple[Hold, ...] = ()  # the certain ones first
+    holds: tuple[HolderEvidence, ...] = ()  # the certain ones first
     scanned: bool = False  # whether holders were looked for since it is dead
     reused_by: HostFacts | None = None  # who bears the pid now, without a GPU of its own
 
@@ -75,7 +75,7 @@ class Cause(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class UnattributedMemory:
     """Memory of a GPU that nobody listed accounts for, for long enough to be worth a card. Never called a leak."""
 
     gpu_uuid: str
@@ -86,7 +86,7 @@ class Gap:
     busy: bool = False  # R12: the GPU works, and no process is listed
 
 
-class Standout(NamedTuple):
+class Straggler(NamedTuple):
     """A member of a job that differs from its peers."""
 
     job: str  # "slurm 88123", "torchrun 4711"
@@ -102,10 +102,10 @@ class LeakReport:
     taken_at: float
     verdicts: tuple[LeakVerdict, ...] = ()  # the worst first, then the largest; no NOTE among them
     notes: tuple[LeakVerdict, ...] = ()
-    ghosts: tuple[Ghost, ...] = ()
-    gaps: tuple[Gap, ...] = ()
+    ghosts: tuple[DeadPid, ...] = ()
+    gaps: tuple[UnattributedMemory, ...] = ()
     attributions: tuple[Attribution, ...] = ()  # in the GPUs' order
-    standouts: tuple[Standout, ...] = ()
+    standouts: tuple[Straggler, ...] = ()
     owners: Mapping[ProcessKey, Owner] = field(default_factory=dict)
     scan: HolderScan | None = None
     unsure: tuple[str, ...] = ()  # what could not be told and why, in words, with what to do
@@ -117,10 +117,10 @@ class LeakReport:
                 return verdict
         return next((verdict for verdict in self.verdicts if key in verdict.targets), None)
 
-    def ghost(self, pid: int) -> Ghost | None:
+    def ghost(self, pid: int) -> DeadPid | None:
         return next((ghost for ghost in self.ghosts if ghost.pid == pid), None)
 
-    def gap(self, uuid: str) -> Gap | None:
+    def gap(self, uuid: str) -> UnattributedMemory | None:
         return next((gap for gap in self.gaps if gap.gpu_uuid == uuid), None)
 
     def attribution(self, uuid: str) -> Attribution | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gputop import units
-from gputop.leaks.context import Circumstances
+from gputop.leaks.context import ProcessContext
 from gputop.leaks.holder import HeldDevice
 from gputop.leaks.process_history import ParentChange
 from gputop.leaks.words import clock, plural, span
@@ -37,7 +37,7 @@ _WORKER: Final = re.compile(
 class Case:
     """All that the rules ask about one living process. Times are epoch seconds, None: not known or not so."""
 
-    circumstances: Circumstances
+    circumstances: ProcessContext
     memory: tuple[tuple[str, int | None], ...]  # (GPU's UUID, bytes), the largest first
     gpu_bytes: int | None = None  # memory of the largest of these GPUs
     first_seen: float = 0.0
@@ -136,7 +136,7 @@ def orphan(case: Case) -> Finding | None:
     return Finding("R4", words)
 
 
-def terminal_gone(circumstances: Circumstances) -> Finding | None:
+def terminal_gone(circumstances: ProcessContext) -> Finding | None:
     """R5."""
     if circumstances.lost_terminal is None or circumstances.has_terminal or circumstances.leader_exists is not False:
         return None
@@ -192,7 +192,7 @@ def idle(case: Case, settings: Settings, now: float) -> Finding | None:
     )
 
 
-def deleted(circumstances: Circumstances) -> Finding | None:
+def deleted(circumstances: ProcessContext) -> Finding | None:
     """R10."""
     if circumstances.deleted_executable is not None:
         return Finding("R10", f"its program {circumstances.deleted_executable} was deleted")

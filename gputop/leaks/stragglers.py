@@ -8,7 +8,7 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from gputop import units
-from gputop.leaks.report import Standout
+from gputop.leaks.report import Straggler
 from gputop.leaks.words import amount, plural
 from gputop.model import ProcessKey
 from gputop.model.owner import Owner
@@ -32,7 +32,7 @@ class Member(NamedTuple):
     workers: int | None  # child processes
 
 
-def standouts(members: Iterable[Member]) -> tuple[Standout, ...]:
+def stragglers(members: Iterable[Member]) -> tuple[Straggler, ...]:
     """Those whose memory, or whose number of worker processes, differs from that of two or more peers."""
     jobs: dict[str, list[Member]] = {}
     for member in members:
@@ -50,7 +50,7 @@ def _job(member: Member) -> str | None:
     return None if member.parent_pid in (None, 1) else f"job of {member.parent_pid}"
 
 
-def _differing(job: str, members: Sequence[Member]) -> list[Standout]:
+def _differing(job: str, members: Sequence[Member]) -> list[Straggler]:
     found = []
     usual_workers = _usual([member.workers for member in members])
     for member in members:
@@ -67,7 +67,7 @@ def _differing(job: str, members: Sequence[Member]) -> list[Standout]:
             said.append(f"{'it ' if said else ''}has {workers}")
         if said:
             words = f"rank {member.owner.rank} {'; '.join(said)}"
-            found.append(Standout(job, member.process, member.gpu_uuid, words))
+            found.append(Straggler(job, member.process, member.gpu_uuid, words))
     return found
 
 

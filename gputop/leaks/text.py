@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from gputop import units
 from gputop.leaks.holder import Holder
-from gputop.leaks.report import Gap, LeakReport
+from gputop.leaks.report import LeakReport, UnattributedMemory
 from gputop.model import LeakVerdict, ProcessKey, Snapshot, Verdict
 from gputop.text import shorten, to_ascii, wrap
 
@@ -74,7 +74,7 @@ def _kill(verdict: LeakVerdict, report: LeakReport) -> str:
     return f"kill {'-KILL ' if stopped else ''}{' '.join(str(key.pid) for key in verdict.targets)}"
 
 
-def _gap(card: Gap, names: dict[str, str], width: int | None) -> list[str]:
+def _gap(card: UnattributedMemory, names: dict[str, str], width: int | None) -> list[str]:
     what = f"{units.size(card.bytes)} used that no listed process accounts for" if card.bytes else "busy, nobody listed"
     lines = _wrapped(names.get(card.gpu_uuid, card.gpu_uuid), what, width)
     for cause in card.causes:

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from gputop.leaks import rules
-from gputop.leaks.context import Circumstances
+from gputop.leaks.context import ProcessContext
 from gputop.leaks.holder import HolderScan
-from gputop.leaks.report import Ghost
+from gputop.leaks.report import DeadPid
 from gputop.leaks.rules import Case, deliberate, is_worker, manager_of
 from gputop.leaks.words import amount, clock, descriptors, plural, span
 from gputop.model import Finding, HostFacts, LeakVerdict, ProcessKey, Verdict
@@ -75,7 +75,7 @@ def judge(case: Case, settings: Settings, now: float) -> LeakVerdict | None:
 
 
 def nothing_to_ask(
-    facts: HostFacts, circumstances: Circumstances, lost_parent: bool, idle_seconds: float, settings: Settings
+    facts: HostFacts, circumstances: ProcessContext, lost_parent: bool, idle_seconds: float, settings: Settings
 ) -> bool:
     """Whether no rule can hold: the short answer for most of a thousand processes, without making a case of them."""
     return (
@@ -117,8 +117,8 @@ def _combine(
     return (Verdict.NOTE, ordered("R4")) if "R4" in findings else (None, ())
 
 
-def judge_ghost(
-    ghost: Ghost, settings: Settings, now: float, names: Mapping[str, str], scan: HolderScan | None = None
+def judge_dead_pid(
+    ghost: DeadPid, settings: Settings, now: float, names: Mapping[str, str], scan: HolderScan | None = None
 ) -> LeakVerdict | None:
     """The verdict on a pid that only the driver knows (R1) and those who keep its memory (R2). *names* of GPUs by
     UUID."""

@@ -44,7 +44,7 @@ class WebConfig:
     """None: no TLS, no passwords."""
 
     tls: ssl.SSLContext | None = None
-    users: Users | None = None
+    users: PasswordFile | None = None
 
 
 def load(path: Path) -> WebConfig:
@@ -67,7 +67,7 @@ def load(path: Path) -> WebConfig:
     except OSError as error:  # ssl.SSLError is one
         raise WebConfigError(f"{path}: tls_server_config: {error.strerror or error}") from None
     users = content.get("basic_auth_users")
-    return WebConfig(tls, Users(_hashes(path, users)) if users else None)
+    return WebConfig(tls, PasswordFile(_hashes(path, users)) if users else None)
 
 
 def _tls(path: Path, content: Any) -> ssl.SSLContext:
@@ -122,7 +122,7 @@ def _only(path: Path, where: str, content: Mapping[str, Any], known: frozenset[s
         )
 
 
-class Users:
+class PasswordFile:
     """Names and bcrypt hashes. bcrypt is slow on purpose, so what was right once is remembered, as a keyed digest."""
 
     def __init__(self, hashes: Mapping[str, bytes]) -> None:

@@ -32,7 +32,7 @@ def boot_time(proc: Path | str = "/proc") -> float | None:
         return None
 
 
-class HostLine:
+class MachineReader:
     """Reads :class:`~gputop.model.Host`. Its two files stay open. Not thread-safe."""
 
     def __init__(self, proc: Path | str = "/proc") -> None:

@@ -17,7 +17,7 @@ LOOK_AGAIN_SECONDS: Final = (1.0, 10.0)
 COMMAND_BYTES: Final = 4096  # the details have all of it
 
 
-class FollowedProcess:
+class TrackedProcess:
     """One process. :class:`~gputop.procfs.reader.ProcHostReader` tells it when to look."""
 
     __slots__ = (
@@ -59,7 +59,7 @@ class FollowedProcess:
         """Whether the process runs another program (exec) or gave itself another name."""
         return stat.comm != self.comm or stat.arguments_at != self.arguments_at
 
-    def describe(self, proc: str, stat: Stat, users: Users) -> None:
+    def describe(self, proc: str, stat: Stat, users: UserNames) -> None:
         """Read what /proc/PID/stat does not have: the owner and the command line.
 
         The kernel reads a command line under the process's memory lock, which a thread stuck in a driver may hold:
@@ -116,7 +116,7 @@ def _same(old: HostFacts, new: HostFacts) -> bool:
     )
 
 
-class Users:
+class UserNames:
     """Names of users, each asked for once: the name service may be a slow network one."""
 
     def __init__(self) -> None:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from gputop.model import Host, HostFacts, ProcessKey, TorchReport
 from gputop.procfs.host_reader import ProcessDetails
-from gputop.procfs.machine import HostLine, boot_time
-from gputop.procfs.process import FollowedProcess, Users, patience
+from gputop.procfs.machine import MachineReader, boot_time
+from gputop.procfs.process import TrackedProcess, UserNames, patience
 from gputop.procfs.stat import MAX_PID, STAT_BYTES, Stat, is_thread, parse_stat
 
 if TYPE_CHECKING:
@@ -31,12 +31,12 @@ class ProcHostReader:
     def __init__(self, proc: Path = Path("/proc"), clock: Callable[[], float] = time.monotonic) -> None:
         self._proc = str(proc)
         self._clock = clock
-        self._host = HostLine(proc)
+        self._host = MachineReader(proc)
         self._boot_time = boot_time(proc)
-        self._known: dict[int, FollowedProcess] = {}
+        self._known: dict[int, TrackedProcess] = {}
         self._open = 0
         self._open_limit = _share_of_descriptors()
-        self.users = Users()
+        self.users = UserNames()
         self._torch: TorchReports | None = None
 
     def read(self, pids: Iterable[int], fresh: Collection[int] | None = None) -> Mapping[int, HostFacts]:
@@ -94,7 +94,7 @@ class ProcHostReader:
 
     def facts_of(self, pid: int, stat: Stat) -> HostFacts:
         """Facts of a process that is not followed: everything but its CPU use."""
-        known = FollowedProcess(pid, stat)
+        known = TrackedProcess(pid, stat)
         known.describe(self._proc, stat, self.users)
         return known.facts_from(stat, self._boot_time)
 
@@ -147,7 +147,7 @@ class ProcHostReader:
             if descriptor >= 0:
                 os.close(descriptor)
 
-    def _meet(self, pid: int, stat: Stat) -> FollowedProcess | None:
+    def _meet(self, pid: int, stat: Stat) -> TrackedProcess | None:
         """The process as it is known, or is from now on; None where the pid is only a thread's number: /proc answers
         for those too, and a dead process' pid may come back as one."""
         known = self._known.get(pid)
@@ -157,7 +157,7 @@ class ProcHostReader:
             self._forget(pid)
         if is_thread(self._proc, pid):
             return None
-        self._known[pid] = known = FollowedProcess(pid, stat)
+        self._known[pid] = known = TrackedProcess(pid, stat)
         return known
 
     def _update(self, pid: int, line: bytes) -> HostFacts:

@@ -37,7 +37,7 @@ class NotARecording(Exception):
     """The file is something else, or of a later version. ``str()`` says so in words."""
 
 
-class Group(NamedTuple):
+class LineGroup(NamedTuple):
     """Records between two whole snapshots, the first of them included."""
 
     offset: int  # of its frame in the file
@@ -88,11 +88,11 @@ def read_header(descriptor: int) -> tuple[int, dict[str, Any]]:
 
 class _Footer(NamedTuple):
     offset: int  # of the footer itself
-    group: Group
+    group: LineGroup
     previous: int  # offset of the footer before, 0: none
 
 
-def footer(group: Group, previous: int) -> bytes:
+def footer(group: LineGroup, previous: int) -> bytes:
     packed = _FOOTER.pack(
         _FOOTER_MAGIC, _FOOTER.size - 8, _FOOTER_SIGNATURE, group.offset, previous, group.length, group.records,
         group.first_at, group.last_at, group.crc or 0, 0,
@@ -108,7 +108,7 @@ def _footer_at(descriptor: int, offset: int) -> _Footer | None:
     magic, _, signature, at, previous, length, records, first_at, last_at, crc, _ = _FOOTER.unpack(packed)
     if magic != _FOOTER_MAGIC or signature != _FOOTER_SIGNATURE or at + length != offset or previous >= offset:
         return None
-    return _Footer(offset, Group(at, length, records, first_at, last_at, crc), previous)
+    return _Footer(offset, LineGroup(at, length, records, first_at, last_at, crc), previous)
 
 
 def _last_footer(descriptor: int, begin: int, end: int) -> _Footer | None:
@@ -138,10 +138,10 @@ class Index:
     """What is in a file. ``damage`` says in words what of it cannot be read, None where all can."""
 
     facts: dict[str, Any]
-    groups: list[Group]
+    groups: list[LineGroup]
     end: int  # bytes up to here are whole
     last_footer: int  # offset, 0: none
-    open_group: Group | None  # the last one, where it has no footer; it is in groups too
+    open_group: LineGroup | None  # the last one, where it has no footer; it is in groups too
     damage: str | None
 
 
@@ -149,7 +149,7 @@ def read_index(descriptor: int, size: int) -> Index:
     """Find the groups of a file of *size* bytes, from its end: a footer leads to the one before. Raises
     NotARecording."""
     begin, facts = read_header(descriptor)
-    groups: list[Group] = []
+    groups: list[LineGroup] = []
     damage = None
     last = found = _last_footer(descriptor, begin, size)
     after_footers = begin if last is None else last.offset + _FOOTER.size
@@ -174,14 +174,14 @@ def read_index(descriptor: int, size: int) -> Index:
     return Index(facts, groups, end, 0 if last is None else last.offset, tail, damage)
 
 
-def _group_of(lines: list[bytes], offset: int, length: int) -> Group | None:
+def _group_of(lines: list[bytes], offset: int, length: int) -> LineGroup | None:
     times = []
     for line in lines:
         try:
             times.append(json.loads(line)["taken_at"] + 0.0)
         except (ValueError, KeyError, TypeError):
             break
-    return Group(offset, length, len(times), times[0], times[-1], None) if times else None
+    return LineGroup(offset, length, len(times), times[0], times[-1], None) if times else None
 
 
 def _read(descriptor: int, offset: int, length: int) -> bytes:
@@ -198,7 +198,7 @@ def _read(descriptor: int, offset: int, length: int) -> bytes:
 # ---------------------------------------------------------------------------- groups
 
 
-def read_lines(descriptor: int, group: Group) -> list[bytes]:
+def read_lines(descriptor: int, group: LineGroup) -> list[bytes]:
     """The lines of a group. Raises NotARecording where they are damaged."""
     frame = _read(descriptor, group.offset, group.length)
     if group.crc is not None and (len(frame) < group.length or zlib.crc32(frame) != group.crc):
@@ -264,7 +264,7 @@ class GroupWriter:
     def end(self, previous_footer: int) -> bytes:
         """The last block and the footer."""
         self._count(_LAST_BLOCK)
-        group = Group(self.offset, self.length, self.records, self.first_at, self.last_at, self._crc)
+        group = LineGroup(self.offset, self.length, self.records, self.first_at, self.last_at, self._crc)
         return _LAST_BLOCK + footer(group, previous_footer)
 
 

@@ -105,9 +105,9 @@ class Recording:
         """The number of the last group that begins at or before *at*; the first one where none does."""
         return max((n for n, group in enumerate(self.groups) if group.first_at <= at), default=0)
 
-    def place(self) -> Place:
+    def place(self) -> RecordingCursor:
         """At its first record."""
-        return Place(self)
+        return RecordingCursor(self)
 
     def snapshots(self, start: float, end: float) -> Iterator[Snapshot]:
         """What was recorded from *start* to *end*, with the GPUs only: for curves."""
@@ -123,7 +123,7 @@ class Recording:
                     break
 
 
-class Place:
+class RecordingCursor:
     """A record of a recording. Damaged records are passed over."""
 
     def __init__(self, recording: Recording) -> None:

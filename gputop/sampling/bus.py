@@ -57,7 +57,7 @@ class LeaksReported:
 
 
 @dataclass(frozen=True, slots=True)
-class Alarm:
+class AlarmMessage:
     """What an alarm is about. ``rule`` is its condition as it was written; (``rule``, ``subject``) names the alarm."""
 
     rule: str
@@ -73,13 +73,13 @@ class Alarm:
 @dataclass(frozen=True, slots=True)
 class AlarmRaised:
     at: float
-    alarm: Alarm
+    alarm: AlarmMessage
 
 
 @dataclass(frozen=True, slots=True)
 class AlarmCleared:
     at: float
-    alarm: Alarm
+    alarm: AlarmMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class AlarmUnclear:
     """Whether a condition holds cannot be told for some time; *over*: it can again. The alarm stays as it was."""
 
     at: float
-    alarm: Alarm
+    alarm: AlarmMessage
     over: bool
 
 

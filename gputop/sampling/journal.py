@@ -54,7 +54,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Departed:
+class ExitedProcess:
     """A process that exited: what is to be said of it afterwards."""
 
     process: GpuProcess  # as seen last, on the GPU where it held most; memory_bytes is its peak over all GPUs
@@ -88,7 +88,7 @@ class Journal:
 
     def __init__(self) -> None:
         self.events: deque[Event] = deque(maxlen=MOST_EVENTS)
-        self.departed: deque[Departed] = deque(maxlen=MOST_DEPARTED)
+        self.departed: deque[ExitedProcess] = deque(maxlen=MOST_DEPARTED)
         self.version = 0
         self._tracks: dict[int, _Track] | None = None  # by pid; None: nothing was seen yet
         self._before: tuple[GpuProcess, ...] = ()
@@ -111,7 +111,7 @@ class Journal:
         """Something that others did: a signal sent, a moment marked."""
         self._add(Event(at, kind, words, severity))
 
-    def departed_since(self, at: float) -> list[Departed]:
+    def departed_since(self, at: float) -> list[ExitedProcess]:
         """The newest first."""
         return [one for one in reversed(self.departed) if one.exited_at >= at]
 
@@ -262,7 +262,7 @@ class Journal:
         part = GpuProcess(
             largest.pid, largest.gpu_uuid, largest.kind, largest.gpu_index, memory_bytes=track.peak, exists=False
         )
-        self.departed.append(Departed(part, track.facts, track.died_at, track.first_seen))
+        self.departed.append(ExitedProcess(part, track.facts, track.died_at, track.first_seen))
 
     def _circumstances(self, part: GpuProcess, unit: str) -> str:
         """How full its GPU was when it was seen last, and who held most of it: what an out-of-memory death needs."""

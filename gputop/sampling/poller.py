@@ -21,8 +21,8 @@ from gputop.model import Driver, Gpu, GpuProcess, Host, HostFacts, ProcessKey, S
 from gputop.procfs.host_reader import HostReader, ProcessDetails
 from gputop.sampling.bus import Bus, GpuBack, GpuLost, ProcessExited, ProcessStarted, SnapshotTaken
 from gputop.sampling.history import History
-from gputop.sampling.reader_threads import Lanes
-from gputop.sampling.snapshot_builder import Assembler, assemble
+from gputop.sampling.reader_threads import ReaderThreads
+from gputop.sampling.snapshot_builder import SnapshotBuilder, assemble
 from gputop.sources import Reading, Source, SourceError
 
 MEDIUM_SECONDS: Final = 1.0
@@ -147,8 +147,8 @@ class Poller(threading.Thread):
         self._host = _HostSide(host)
         self._pids: frozenset[int] = frozenset()
         self._gate = _Gate()
-        self._lanes = Lanes(source.read, ())
-        self._assembler = Assembler()
+        self._lanes = ReaderThreads(source.read, ())
+        self._assembler = SnapshotBuilder()
         self._driver = Driver()
         self._slots = 0
         self._first = threading.Event()
@@ -243,7 +243,7 @@ class Poller(threading.Thread):
         self._slots = self._source.count()
         self._count_now = None
         self._upkeep_failure = None
-        self._lanes = Lanes(self._source.read, range(self._slots))
+        self._lanes = ReaderThreads(self._source.read, range(self._slots))
         self._gate.open()
 
     def _disconnect(self) -> None:
@@ -302,7 +302,7 @@ class Poller(threading.Thread):
         if self._count_now is not None and self._count_now != self._slots:
             self._slots, self._count_now = self._count_now, None
             self._lanes.end()
-            self._lanes = Lanes(self._source.read, range(self._slots))
+            self._lanes = ReaderThreads(self._source.read, range(self._slots))
         late = self._lanes.sweep()
         if self._lanes.failure is not None:
             raise self._lanes.failure

@@ -22,7 +22,7 @@ Read = Callable[[int], Reading]
 
 
 class _Lane(threading.Thread):
-    def __init__(self, lanes: Lanes, slots: list[int]) -> None:
+    def __init__(self, lanes: ReaderThreads, slots: list[int]) -> None:
         super().__init__(daemon=True, name=f"gputop-lane-{next(lanes._numbers)}")
         self.lanes, self.slots = lanes, slots
         self.go = threading.Event()
@@ -65,7 +65,7 @@ class _Lane(threading.Thread):
                 lanes._idle.notify_all()
 
 
-class Lanes:
+class ReaderThreads:
     """Reads a set of slots at each :meth:`sweep`."""
 
     def __init__(self, read: Read, slots: Iterable[int]) -> None:

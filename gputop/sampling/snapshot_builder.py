@@ -21,7 +21,7 @@ _NO_REPORTS: Final[Mapping[int, TorchReport]] = {}
 _Joined = tuple[GpuProcess, HostFacts | None, bool | None, TorchReport | None, GpuProcess]
 
 
-class Assembler:
+class SnapshotBuilder:
     """Joins processes with their host facts, and gives the same object again where nothing changed: what draws can
     then tell an unchanged row by identity. Made for hundreds of processes of which few change from tick to tick."""
 
@@ -65,7 +65,7 @@ def assemble(
     exists: Mapping[int, bool | None],
     *,
     torch: Mapping[int, TorchReport] = _NO_REPORTS,
-    assembler: Assembler | None = None,
+    assembler: SnapshotBuilder | None = None,
     host: Host | None = None,
     driver: Driver | None = None,
     problems: tuple[str, ...] = (),
@@ -80,7 +80,7 @@ def assemble(
         host=host or Host(),
         driver=driver or Driver(),
         gpus=tuple(reading.gpu for reading in readings),
-        processes=(assembler or Assembler()).join(
+        processes=(assembler or SnapshotBuilder()).join(
             (process for reading in readings for process in reading.processes), facts, exists, torch
         ),
         problems=problems,

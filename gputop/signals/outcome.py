@@ -1,8 +1,8 @@
 """What became of processes that were sent a signal: exited? gone from the driver's list? memory back?
 
 Pure bookkeeping over holds and snapshots, without a screen. The screen calls, in this order and as often as it likes:
-:meth:`Endings.take` and :meth:`Endings.send` (they may block: not on the event loop), then :meth:`Endings.watch` and
-:meth:`Endings.look` until nothing is pending, at last :meth:`Endings.close`.
+:meth:`Terminations.take` and :meth:`Terminations.send` (they may block: not on the event loop), then :meth:`Terminations.watch` and
+:meth:`Terminations.look` until nothing is pending, at last :meth:`Terminations.close`.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Final
 from gputop.model import Gpu, GpuProcess, HostFacts, ProcessKey, Snapshot
 from gputop.signals.audit_log import ActionLog
 from gputop.signals.names import signal_name
-from gputop.signals.outcome_text import EndingWords
-from gputop.signals.protocol import Hold, Outcome, Result, Signals, Target
-from gputop.signals.reclaim import Falls, Inheritance, respawned
-from gputop.signals.state import ENDING_SIGNALS, Ending, Stage
+from gputop.signals.outcome_text import TerminationsText
+from gputop.signals.protocol import Outcome, ProcessHandle, Result, Signals, Target
+from gputop.signals.reclaim import HeldMemory, MemoryReclaim, respawned
+from gputop.signals.state import ENDING_SIGNALS, ProcessTermination, TerminationState
 
 GRACE: Final = 5.0  # seconds after which a survivor is worth a stronger signal
 VERIFY_WAIT: Final = 10.0  # seconds the driver gets to take tens of GiB down
 STUCK_AFTER: Final = 1.0  # seconds that SIGKILL takes at most where nothing is wrong
 _BACK: Final = 0.2  # share of a process's memory that may stay unaccounted for (others come and go meanwhile)
-_PENDING: Final = (Stage.WAITING, Stage.RUNNING, Stage.EXITED)
+_PENDING: Final = (TerminationState.WAITING, TerminationState.RUNNING, TerminationState.EXITED)
 
 
-class Endings(EndingWords):
+class Terminations(TerminationsText):
     """Several processes on their way out."""
 
     def __init__(
@@ -38,12 +38,12 @@ class Endings(EndingWords):
         wall: Callable[[], float] = time.time,
         *,
         facts: Mapping[ProcessKey, HostFacts] | None = None,
-        inherited: Sequence[Inheritance] = (),
+        inherited: Sequence[HeldMemory] = (),
         log: ActionLog | None = None,
     ) -> None:
         """*facts* of targets that are on no GPU; *inherited*: memory of dead pids that the targets keep; *log*: every
         signal is written there."""
-        self.all = [Ending(target, facts=(facts or {}).get(target.key)) for target in targets]
+        self.all = [ProcessTermination(target, facts=(facts or {}).get(target.key)) for target in targets]
         self.inherited = tuple(inherited)
         self.log = log
         self.names: dict[str, str] = {}  # GPU's UUID -> "GPU 1"
@@ -58,14 +58,14 @@ class Endings(EndingWords):
             self.names = {gpu.uuid: f"GPU {gpu.index}" for gpu in snapshot.gpus}
             self._before = {gpu.uuid: _unexplained(gpu, snapshot) for gpu in snapshot.gpus}
         held = {uuid for ending in self.all for uuid in ending.memory}
-        self.falls = Falls(held | {uuid for one in self.inherited for uuid in one.memory})
+        self.falls = MemoryReclaim(held | {uuid for one in self.inherited for uuid in one.memory})
 
     def adopt(self, targets: Sequence[Target], facts: Mapping[ProcessKey, HostFacts]) -> None:
         """More targets, which appeared meanwhile; :meth:`take` takes hold of them."""
-        self.all += [Ending(target, facts=facts.get(target.key)) for target in targets]
+        self.all += [ProcessTermination(target, facts=facts.get(target.key)) for target in targets]
 
     @staticmethod
-    def _freeze(ending: Ending, snapshot: Snapshot) -> None:
+    def _freeze(ending: ProcessTermination, snapshot: Snapshot) -> None:
         parts: dict[tuple[str, int | None], int | None] = {}
         for process in snapshot.processes:
             if process.key != ending.target.key:
@@ -94,7 +94,11 @@ class Endings(EndingWords):
     @property
     def awaits_inheritance(self) -> bool:
         """Whether memory of a dead pid is due to come back: all its holders have ended."""
-        if not self.inherited or not self._last_exit or self.those(Stage.WAITING, Stage.READY, Stage.RUNNING):
+        if (
+            not self.inherited
+            or not self._last_exit
+            or self.those(TerminationState.WAITING, TerminationState.READY, TerminationState.RUNNING)
+        ):
             return False
         late = self._wall() - self._last_exit > VERIFY_WAIT
         return not late and not all(one.released for one in self.inherited)
@@ -105,7 +109,7 @@ class Endings(EndingWords):
         if self.awaits_inheritance or not self._last_exit:
             return []
         dead = [one.pid for one in self.inherited if not one.released]
-        return dead + [ending.target.key.pid for ending in self.those(Stage.KEPT) if ending.listed]
+        return dead + [ending.target.key.pid for ending in self.those(TerminationState.KEPT) if ending.listed]
 
     @property
     def sent(self) -> bool:
@@ -113,16 +117,16 @@ class Endings(EndingWords):
         return any(ending.number is not None for ending in self.all)
 
     @property
-    def survivors(self) -> list[Ending]:
+    def survivors(self) -> list[ProcessTermination]:
         """Those that were asked to end and did not within the grace time, though not by SIGKILL."""
         now = self._clock()
         return [
             ending
-            for ending in self.those(Stage.RUNNING)
+            for ending in self.those(TerminationState.RUNNING)
             if ending.number in ENDING_SIGNALS - {signal.SIGKILL} and now - ending.sent_at >= GRACE
         ]
 
-    def freed_by_gpu(self, endings: Sequence[Ending]) -> dict[str, int]:
+    def freed_by_gpu(self, endings: Sequence[ProcessTermination]) -> dict[str, int]:
         """Bytes that *endings* hold, by GPU's UUID; unknown ones are left out."""
         total: dict[str, int] = {}
         for ending in endings:
@@ -131,7 +135,9 @@ class Endings(EndingWords):
                     total[uuid] = total.get(uuid, 0) + bytes_
         for one in self.inherited:
             for uuid, bytes_ in one.memory.items():
-                if bytes_ is not None and (one.released or not all(e.stage is Stage.RELEASED for e in endings)):
+                if bytes_ is not None and (
+                    one.released or not all(e.stage is TerminationState.RELEASED for e in endings)
+                ):
                     total[uuid] = total.get(uuid, 0) + bytes_
         return total
 
@@ -139,28 +145,32 @@ class Endings(EndingWords):
 
     def take(self, signals: Signals) -> None:
         """Take hold of all of them. May block."""
-        for ending in self.those(Stage.WAITING):
+        for ending in self.those(TerminationState.WAITING):
             held = signals.hold(ending.target)
             if isinstance(held, Result):
                 ending.result = held
-                ending.stage = Stage.GONE if held.outcome is Outcome.ALREADY_GONE else Stage.REFUSED
+                ending.stage = (
+                    TerminationState.GONE if held.outcome is Outcome.ALREADY_GONE else TerminationState.REFUSED
+                )
                 self._write("hold", ending, held)
             else:
-                ending.hold, ending.stage = held, Stage.READY
+                ending.hold, ending.stage = held, TerminationState.READY
 
-    def send(self, number: int, to: Sequence[Ending] | None = None, snapshot: Snapshot | None = None) -> None:
+    def send(
+        self, number: int, to: Sequence[ProcessTermination] | None = None, snapshot: Snapshot | None = None
+    ) -> None:
         """Send signal *number* to *to* (None: to all that are held and run). *snapshot* is what memory is compared
         with afterwards. May block."""
-        chosen = self.those(Stage.READY, Stage.RUNNING) if to is None else to
+        chosen = self.those(TerminationState.READY, TerminationState.RUNNING) if to is None else to
         if snapshot is not None:
             self.falls.begin(snapshot)
-        if snapshot is not None and not self.those(Stage.EXITED):
+        if snapshot is not None and not self.those(TerminationState.EXITED):
             self._before = {gpu.uuid: _unexplained(gpu, snapshot) for gpu in snapshot.gpus}
         for ending in chosen:
             if ending.hold is not None:
                 self._send(ending, ending.hold, number)
 
-    def _send(self, ending: Ending, hold: Hold, number: int) -> None:
+    def _send(self, ending: ProcessTermination, hold: ProcessHandle, number: int) -> None:
         at, wall = self._clock(), self._wall()
         result = hold.send(number)
         ending.result = result
@@ -168,29 +178,29 @@ class Endings(EndingWords):
         self._write(signal_name(number), ending, result)
         if result.outcome is Outcome.SENT:
             ending.number, ending.sent_at, ending.sent_wall = number, at, wall
-            ending.stage = Stage.RUNNING
+            ending.stage = TerminationState.RUNNING
             stopped = ending.facts is not None and ending.facts.state == "T"
             if stopped and number in ENDING_SIGNALS - {signal.SIGKILL}:
                 ending.continued = hold.send(signal.SIGCONT).outcome is Outcome.SENT
         elif result.outcome is Outcome.ALREADY_GONE and ending.number is None:
-            ending.stage = Stage.GONE
+            ending.stage = TerminationState.GONE
         elif result.outcome is not Outcome.ALREADY_GONE:
-            ending.stage = Stage.REFUSED
+            ending.stage = TerminationState.REFUSED
 
     def watch(self) -> None:
         """See who has exited. Does not block."""
-        for ending in self.those(Stage.READY, Stage.RUNNING):
+        for ending in self.those(TerminationState.READY, TerminationState.RUNNING):
             if ending.hold is None or not ending.hold.exited():
                 stuck = ending.number == signal.SIGKILL and self._clock() - ending.sent_at >= STUCK_AFTER
                 ending.stuck_in = ending.hold.stuck_in() if stuck and ending.hold is not None else None
                 continue
             ending.exited_at, ending.exited_wall = self._clock(), self._wall()
             self._last_exit = ending.exited_wall
-            ending.stage = Stage.EXITED if ending.number is not None else Stage.GONE
+            ending.stage = TerminationState.EXITED if ending.number is not None else TerminationState.GONE
 
     def look(self, snapshot: Snapshot) -> None:
         """See in *snapshot* whose memory is back."""
-        for ending in self.those(Stage.EXITED, Stage.KEPT):
+        for ending in self.those(TerminationState.EXITED, TerminationState.KEPT):
             ending.listed = False
             for uuid, held in ending.memory.items():
                 if uuid not in ending.back and self._is_back(ending, uuid, held, snapshot):
@@ -198,26 +208,26 @@ class Endings(EndingWords):
             if ending.back.issuperset(ending.memory):
                 reads = [gpu.read_at for gpu in snapshot.gpus if gpu.uuid in ending.memory]
                 ending.back_after = max(0.0, max(reads, default=snapshot.taken_at) - ending.sent_wall)
-                ending.stage = Stage.RELEASED
+                ending.stage = TerminationState.RELEASED
             elif self._clock() - ending.exited_at >= VERIFY_WAIT:
-                ending.stage = Stage.KEPT
+                ending.stage = TerminationState.KEPT
             self._see_respawn(ending, snapshot)
         if self._first_wall:
             self.falls.look(snapshot, self._first_wall)
-        if self._last_exit and not self.those(Stage.RUNNING):
+        if self._last_exit and not self.those(TerminationState.RUNNING):
             for one in self.inherited:
                 one.look(snapshot, self._last_exit, self._first_wall)
-        for ending in self.those(Stage.RELEASED, Stage.KEPT):
-            if ending.target.key not in self._told and ending.stage is not Stage.KEPT:
+        for ending in self.those(TerminationState.RELEASED, TerminationState.KEPT):
+            if ending.target.key not in self._told and ending.stage is not TerminationState.KEPT:
                 self._told.add(ending.target.key)
                 self._write("released", ending, None)
 
-    def _see_respawn(self, ending: Ending, snapshot: Snapshot) -> None:
+    def _see_respawn(self, ending: ProcessTermination, snapshot: Snapshot) -> None:
         if ending.respawned is None and ending.facts is not None and self._at_first is not None:
             known = {process.key for process in self._at_first.processes}
             ending.respawned = respawned(ending.facts, ending.sent_wall, known, snapshot.processes)
 
-    def _write(self, action: str, ending: Ending, result: Result | None) -> None:
+    def _write(self, action: str, ending: ProcessTermination, result: Result | None) -> None:
         if self.log is None:
             return
         target = ending.target
@@ -232,7 +242,7 @@ class Endings(EndingWords):
             words=result.words if result is not None else f"memory back after {ending.back_after:.1f} s",
         )
 
-    def _is_back(self, ending: Ending, uuid: str, held: int | None, snapshot: Snapshot) -> bool:
+    def _is_back(self, ending: ProcessTermination, uuid: str, held: int | None, snapshot: Snapshot) -> bool:
         gpu = snapshot.gpu(uuid)
         if gpu is None or gpu.error is not None or gpu.late or gpu.read_at < ending.exited_wall:
             return False
@@ -252,7 +262,7 @@ class Endings(EndingWords):
                 ending.hold = None
 
 
-def _is_same(process: GpuProcess, ending: Ending) -> bool:
+def _is_same(process: GpuProcess, ending: ProcessTermination) -> bool:
     """Whether a listed pid may still be the one that exited. A dead pid has no start time any more."""
     if process.pid != ending.target.key.pid:
         return False

@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 from gputop import units
 from gputop.signals.names import signal_name
-from gputop.signals.reclaim import Falls, Inheritance
-from gputop.signals.state import ENDING_SIGNALS, Ending, Stage
+from gputop.signals.reclaim import HeldMemory, MemoryReclaim
+from gputop.signals.state import ENDING_SIGNALS, ProcessTermination, TerminationState
 
 
-class EndingWords:
-    """The part of :class:`gputop.signals.outcome.Endings` that speaks."""
+class TerminationsText:
+    """The part of :class:`gputop.signals.outcome.Terminations` that speaks."""
 
-    all: list[Ending]
+    all: list[ProcessTermination]
     names: dict[str, str]
-    falls: Falls
+    falls: MemoryReclaim
     _clock: Callable[[], float] = time.monotonic
     _last_exit: float = 0.0
 
@@ -24,13 +24,13 @@ class EndingWords:
     def awaits_inheritance(self) -> bool:
         raise NotImplementedError
 
-    def those(self, *stages: Stage) -> list[Ending]:
+    def those(self, *stages: TerminationState) -> list[ProcessTermination]:
         return [ending for ending in self.all if ending.stage in stages]
 
-    def freed_by_gpu(self, endings: Sequence[Ending]) -> dict[str, int]:
+    def freed_by_gpu(self, endings: Sequence[ProcessTermination]) -> dict[str, int]:
         raise NotImplementedError
 
-    def inherited_words(self, one: Inheritance, unit: str = "GiB") -> str:
+    def inherited_words(self, one: HeldMemory, unit: str = "GiB") -> str:
         """How far it is with the memory of a dead pid."""
         said = f"{units.size(one.memory_bytes, unit)} of dead {one.pid} on {self._where(one.memory)}"
         if one.released:
@@ -43,27 +43,27 @@ class EndingWords:
         """By how much used memory fell, for each GPU where it did."""
         return self.falls.words(lambda uuid: self.names.get(uuid, uuid), unit)
 
-    def words(self, ending: Ending, unit: str = "GiB") -> str:
+    def words(self, ending: ProcessTermination, unit: str = "GiB") -> str:
         """How far it is with *ending*, for the user; empty while nothing is to be said."""
         match ending.stage:
-            case Stage.WAITING:
+            case TerminationState.WAITING:
                 return "taking hold of it…"
-            case Stage.READY:
+            case TerminationState.READY:
                 return "" if getattr(ending.hold, "guarded", True) else "unguarded: this kernel has no pidfds"
-            case Stage.REFUSED:
+            case TerminationState.REFUSED:
                 return ending.result.words if ending.result is not None else "nothing sent"
-            case Stage.GONE:
+            case TerminationState.GONE:
                 return ending.result.words if ending.result is not None else "exited by itself, nothing sent"
-            case Stage.RUNNING:
+            case TerminationState.RUNNING:
                 return self._running(ending)
         said = f"exited {_after(ending.exited_at - ending.sent_at)} after {signal_name(ending.number or 0)}"
         if ending.respawned is not None:
             said += f"; started again as {ending.respawned.key.pid} by {ending.respawned.parent_pid}"
         memory = units.size(ending.memory_bytes, unit)
         where = self._where(ending.memory)
-        if ending.stage is Stage.EXITED:
+        if ending.stage is TerminationState.EXITED:
             return f"{said}; waiting for its {memory} on {where}" if ending.memory else said
-        if ending.stage is Stage.RELEASED:
+        if ending.stage is TerminationState.RELEASED:
             if not ending.memory:
                 return said
             if ending.memory_bytes is None:
@@ -74,7 +74,7 @@ class EndingWords:
             return f"{said}, but {self._where(left)} still lists it: other processes hold its memory"
         return f"{said}, but its memory on {self._where(left)} was not seen to come back"
 
-    def _running(self, ending: Ending) -> str:
+    def _running(self, ending: ProcessTermination) -> str:
         name = signal_name(ending.number or 0)
         waited = int(self._clock() - ending.sent_at)
         if ending.stuck_in is not None:
@@ -98,14 +98,16 @@ class EndingWords:
         if len(self.all) == 1:
             return f"{self.all[0].target.key.pid}: {self.words(self.all[0], unit) or 'nothing sent'}"
         counts = {
-            "still running": len(self.those(Stage.RUNNING)),
-            "exited": len(self.those(Stage.EXITED, Stage.RELEASED)),
-            "exited with their memory still used": len(self.those(Stage.KEPT)),
-            "already gone": len(self.those(Stage.GONE)),
-            "not sent anything": len(self.those(Stage.REFUSED, Stage.READY, Stage.WAITING)),
+            "still running": len(self.those(TerminationState.RUNNING)),
+            "exited": len(self.those(TerminationState.EXITED, TerminationState.RELEASED)),
+            "exited with their memory still used": len(self.those(TerminationState.KEPT)),
+            "already gone": len(self.those(TerminationState.GONE)),
+            "not sent anything": len(
+                self.those(TerminationState.REFUSED, TerminationState.READY, TerminationState.WAITING)
+            ),
         }
         said = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
-        freed = sum(self.freed_by_gpu(self.those(Stage.RELEASED)).values())
+        freed = sum(self.freed_by_gpu(self.those(TerminationState.RELEASED)).values())
         return f"{len(self.all)} processes: {said}" + (f"; released {units.size(freed, unit)}" if freed else "")
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gputop.model import ProcessKey
-from gputop.signals.scope import Kin
+from gputop.signals.scope import RelatedProcesses
 
 
 class Outcome(enum.Enum):
@@ -45,7 +45,7 @@ class Result:
     guarded: bool = True  # False: no pidfd on this kernel, only the start time was compared
 
 
-class Hold(Protocol):
+class ProcessHandle(Protocol):
     """A grip on one process, taken before anything is sent: as long as it is held, its pid cannot be mistaken."""
 
     target: Target
@@ -64,10 +64,10 @@ class Hold(Protocol):
 class Signals(Protocol):
     """The way to send signals; there is none under --read-only."""
 
-    def hold(self, target: Target) -> Hold | Result:
+    def hold(self, target: Target) -> ProcessHandle | Result:
         """Take hold of the process, or say why not (gone, reused, refused, not the owner)."""
         ...
 
-    def kin(self, of: Collection[ProcessKey]) -> Kin:
+    def kin(self, of: Collection[ProcessKey]) -> RelatedProcesses:
         """The living relatives of the processes *of*, as they are now. May block."""
         ...

@@ -10,7 +10,7 @@ from gputop.model import Gpu, GpuProcess, HostFacts, ProcessKey, Snapshot
 
 
 @dataclass(slots=True)
-class Inheritance:
+class HeldMemory:
     """Memory of a dead pid, which comes back when the last of those who hold it has ended."""
 
     pid: int
@@ -39,7 +39,7 @@ class Inheritance:
 
 
 @dataclass(slots=True)
-class Fall:
+class MemoryDrop:
     """By how much the used memory of a GPU fell, and after how many seconds that was reached."""
 
     before: int
@@ -47,13 +47,13 @@ class Fall:
     after: float = 0.0
 
 
-class Falls:
+class MemoryReclaim:
     """Used memory of GPUs since right before the first signal. Others' coming and going is in it: it is what a user
     sees, beside what the processes themselves held."""
 
     def __init__(self, uuids: Iterable[str]) -> None:
         self._uuids = tuple(uuids)
-        self.by_gpu: dict[str, Fall] = {}
+        self.by_gpu: dict[str, MemoryDrop] = {}
 
     def begin(self, snapshot: Snapshot) -> None:
         """The state before the signal; only the first call counts."""
@@ -61,7 +61,7 @@ class Falls:
             return
         for gpu in snapshot.gpus:
             if gpu.uuid in self._uuids and gpu.memory_used_bytes is not None:
-                self.by_gpu[gpu.uuid] = Fall(gpu.memory_used_bytes)
+                self.by_gpu[gpu.uuid] = MemoryDrop(gpu.memory_used_bytes)
 
     def look(self, snapshot: Snapshot, sent_at: float) -> None:
         """*sent_at* in epoch seconds. The deepest fall counts."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from gputop.model import HostFacts, ProcessKey
 
 
-class Extent(enum.Enum):
+class SignalScope(enum.Enum):
     """How far a signal reaches, as the user chooses it."""
 
     PROCESS = "this process"
@@ -20,23 +20,23 @@ class Extent(enum.Enum):
     HOLDERS = "who holds the dead one's memory"
 
 
-class Kin(NamedTuple):
+class RelatedProcesses(NamedTuple):
     """The relatives of some processes, themselves left out; each as read at one moment."""
 
     descendants: tuple[HostFacts, ...] = ()
     group: tuple[HostFacts, ...] = ()
     session: tuple[HostFacts, ...] = ()
 
-    def of(self, extent: Extent) -> tuple[HostFacts, ...]:
+    def of(self, extent: SignalScope) -> tuple[HostFacts, ...]:
         """Those that *extent* takes in beside the processes themselves."""
         return {
-            Extent.DESCENDANTS: self.descendants,
-            Extent.GROUP: self.group,
-            Extent.SESSION: self.session,
+            SignalScope.DESCENDANTS: self.descendants,
+            SignalScope.GROUP: self.group,
+            SignalScope.SESSION: self.session,
         }.get(extent, ())
 
 
-def kin_among(everyone: Sequence[HostFacts], of: Collection[ProcessKey]) -> Kin:
+def related_among(everyone: Sequence[HostFacts], of: Collection[ProcessKey]) -> RelatedProcesses:
     """The kin of those of *of* that live and are the same processes still.
 
     A group or session is known by a number that nobody else can have as long as one of its members lives. So it is
@@ -46,7 +46,7 @@ def kin_among(everyone: Sequence[HostFacts], of: Collection[ProcessKey]) -> Kin:
     own = {facts.key.pid for facts in members}
     groups = {facts.group_id for facts in members if facts.group_id}
     sessions = {facts.session_id for facts in members if facts.session_id}
-    return Kin(
+    return RelatedProcesses(
         descendants=tuple(_descendants(everyone, own)),
         group=tuple(facts for facts in everyone if facts.group_id in groups and facts.key.pid not in own),
         session=tuple(facts for facts in everyone if facts.session_id in sessions and facts.key.pid not in own),

@@ -16,12 +16,12 @@ from typing import Final
 from gputop.model import HostFacts, ProcessKey, clean_text, replace
 from gputop.procfs.devices import NvidiaDevices
 from gputop.procfs.machine import pids_are_host
-from gputop.procfs.process import Users, command_line
+from gputop.procfs.process import UserNames, command_line
 from gputop.procfs.stat import MAX_PID, TICKS_PER_SECOND, Stat, is_thread, read_stat
 from gputop.signals import pidfd as pidfds
 from gputop.signals.names import signal_name
 from gputop.signals.protocol import Outcome, Result, Target
-from gputop.signals.scope import Kin, kin_among
+from gputop.signals.scope import RelatedProcesses, related_among
 
 _UNGUARDED: Final = " (unguarded: this kernel has no pidfds)"
 
@@ -33,7 +33,7 @@ class ProcSignals:
     def __init__(self, proc: Path = Path("/proc"), devices: NvidiaDevices | None = None) -> None:
         self._proc = str(proc)
         self._devices = devices or NvidiaDevices(proc)
-        self._users = Users()
+        self._users = UserNames()
 
     def hold(self, target: Target) -> ProcHold | Result:
         """See :meth:`gputop.signals.protocol.Signals.hold`. Nothing is sent, whether it may be sent is asked."""
@@ -63,15 +63,15 @@ class ProcSignals:
         hold.close()
         return result
 
-    def kin(self, of: Collection[ProcessKey]) -> Kin:
+    def kin(self, of: Collection[ProcessKey]) -> RelatedProcesses:
         """See :meth:`gputop.signals.protocol.Signals.kin`. Reads the stat of every process: some 20 us each."""
         everyone = []
         for name in os.listdir(self._proc):
             if name.isdecimal() and (stat := read_stat(f"{self._proc}/{name}/stat")) is not None:
                 everyone.append(self._facts(int(name), stat))
-        found = kin_among(everyone, of)
+        found = related_among(everyone, of)
         whole = {facts.key: self._described(facts) for facts in {*found.descendants, *found.group, *found.session}}
-        return Kin(*(tuple(whole[facts.key] for facts in part) for part in found))
+        return RelatedProcesses(*(tuple(whole[facts.key] for facts in part) for part in found))
 
     def _facts(self, pid: int, stat: Stat) -> HostFacts:
         return HostFacts(
@@ -195,7 +195,7 @@ class ProcHold:
         return stat is None or _is_zombie(stat)
 
     def stuck_in(self) -> str | None:
-        """See :meth:`gputop.signals.protocol.Hold.stuck_in` (/proc/PID/wchan)."""
+        """See :meth:`gputop.signals.protocol.ProcessHandle.stuck_in` (/proc/PID/wchan)."""
         if self.state() != "D":
             return None
         try:
@@ -224,7 +224,7 @@ class ProcHold:
         return self._permission()
 
     def send(self, signal: int) -> Result:
-        """See :meth:`gputop.signals.protocol.Hold.send`. The words say where the signal will not act, or not yet."""
+        """See :meth:`gputop.signals.protocol.ProcessHandle.send`. The words say where the signal will not act, or not yet."""
         stat = self.stat()
         if _is_zombie(stat) or (stat is None and not self.guarded):
             return self.check() or self._result(Outcome.ALREADY_GONE, "already gone")

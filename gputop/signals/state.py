@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gputop.model import HostFacts
-from gputop.signals.protocol import Hold, Result, Target
+from gputop.signals.protocol import ProcessHandle, Result, Target
 
 #: After these a process is expected to end, so one that was stopped is continued (else they stay pending).
 ENDING_SIGNALS: Final = frozenset(
@@ -16,7 +16,7 @@ ENDING_SIGNALS: Final = frozenset(
 )
 
 
-class Stage(enum.Enum):
+class TerminationState(enum.Enum):
     """How far it is with one process."""
 
     WAITING = "being taken hold of"
@@ -30,14 +30,14 @@ class Stage(enum.Enum):
 
 
 @dataclass(slots=True)
-class Ending:
+class ProcessTermination:
     """One process on its way out. Times are the clock's; ``*_wall`` are epoch seconds."""
 
     target: Target
     memory: dict[str, int | None] = field(default_factory=dict)  # GPU's UUID -> bytes held there when frozen
     facts: HostFacts | None = None  # as of the snapshot it was chosen from
-    stage: Stage = Stage.WAITING
-    hold: Hold | None = None
+    stage: TerminationState = TerminationState.WAITING
+    hold: ProcessHandle | None = None
     result: Result | None = None  # the refusal, or the answer to the last signal
     continued: bool = False  # SIGCONT was sent too
     number: int | None = None  # the last signal

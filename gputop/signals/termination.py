@@ -13,34 +13,34 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from gputop.model import HostFacts, ProcessKey, Snapshot
-from gputop.signals.outcome import Endings
+from gputop.signals.outcome import Terminations
 from gputop.signals.protocol import Signals, Target
-from gputop.signals.scope import Extent
-from gputop.signals.state import Ending, Stage
+from gputop.signals.scope import SignalScope
+from gputop.signals.state import ProcessTermination, TerminationState
 
 LEADER_ALONE: Final = 2.0  # seconds the leader gets to end its own children
 
 
-class Step(enum.Enum):
+class TerminationStep(enum.Enum):
     LEADER = "asking the leader"
     OTHERS = "asking the others"
     KILL = "ending what is left"
     DONE = "done"
 
 
-class Course:
+class GracefulTermination:
     """Driven from outside: when :attr:`due` says so, call :meth:`act` (it may block: not on the event loop)."""
 
     def __init__(
         self,
-        endings: Endings,
+        endings: Terminations,
         signals: Signals,
-        extent: Extent = Extent.PROCESS,
+        extent: SignalScope = SignalScope.PROCESS,
         grace: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.endings, self.extent, self.grace = endings, extent, grace
-        self.step = Step.LEADER
+        self.step = TerminationStep.LEADER
         self.joined = 0  # members that appeared after the first signal
         self._signals, self._clock = signals, clock
         self._began = self._asked = clock()
@@ -50,56 +50,56 @@ class Course:
         """Whether :meth:`act` has something to do now."""
         now = self._clock()
         match self.step:
-            case Step.LEADER:
+            case TerminationStep.LEADER:
                 return True
-            case Step.OTHERS:
-                leader = self.endings.all[0].stage is Stage.RUNNING
+            case TerminationStep.OTHERS:
+                leader = self.endings.all[0].stage is TerminationState.RUNNING
                 return not leader or now - self._began >= LEADER_ALONE
-            case Step.KILL:
+            case TerminationStep.KILL:
                 return now - self._asked >= self.grace or not self._left()
         return False
 
     @property
     def seconds_left(self) -> float | None:
         """Until SIGKILL; None where it is not counted down to."""
-        if self.step not in (Step.OTHERS, Step.KILL) or not self._left():
+        if self.step not in (TerminationStep.OTHERS, TerminationStep.KILL) or not self._left():
             return None
         return max(0.0, self.grace - (self._clock() - self._asked))
 
     def stop(self) -> None:
         """Send nothing more."""
-        self.step = Step.DONE
+        self.step = TerminationStep.DONE
 
     def act(self, snapshot: Snapshot | None) -> None:
         """Do what is due."""
         endings = self.endings
         match self.step:
-            case Step.LEADER:
+            case TerminationStep.LEADER:
                 self._began = self._asked = self._clock()
-                ready = endings.those(Stage.READY)
-                alone = self.extent in (Extent.DESCENDANTS, Extent.GROUP, Extent.SESSION)
+                ready = endings.those(TerminationState.READY)
+                alone = self.extent in (SignalScope.DESCENDANTS, SignalScope.GROUP, SignalScope.SESSION)
                 endings.send(signal.SIGTERM, ready[:1] if alone else ready, snapshot)
-                self.step = Step.OTHERS if len(ready) > 1 and alone else Step.KILL
-            case Step.OTHERS:
+                self.step = TerminationStep.OTHERS if len(ready) > 1 and alone else TerminationStep.KILL
+            case TerminationStep.OTHERS:
                 self._join()
                 endings.watch()
-                endings.send(signal.SIGTERM, endings.those(Stage.READY), snapshot)
+                endings.send(signal.SIGTERM, endings.those(TerminationState.READY), snapshot)
                 self._asked = self._clock()
-                self.step = Step.KILL
-            case Step.KILL:
+                self.step = TerminationStep.KILL
+            case TerminationStep.KILL:
                 endings.watch()
                 self._join()
-                endings.send(signal.SIGKILL, endings.those(Stage.RUNNING, Stage.READY), snapshot)
+                endings.send(signal.SIGKILL, endings.those(TerminationState.RUNNING, TerminationState.READY), snapshot)
                 self._join()  # who was forked between the look and the signal
-                endings.send(signal.SIGKILL, endings.those(Stage.READY), snapshot)
-                self.step = Step.DONE
+                endings.send(signal.SIGKILL, endings.those(TerminationState.READY), snapshot)
+                self.step = TerminationStep.DONE
 
-    def _left(self) -> list[Ending]:
-        return self.endings.those(Stage.RUNNING, Stage.READY)
+    def _left(self) -> list[ProcessTermination]:
+        return self.endings.those(TerminationState.RUNNING, TerminationState.READY)
 
     def _join(self) -> None:
         """Take hold of members that appeared since, as far as a living member leads to them."""
-        if self.extent not in (Extent.DESCENDANTS, Extent.GROUP, Extent.SESSION):
+        if self.extent not in (SignalScope.DESCENDANTS, SignalScope.GROUP, SignalScope.SESSION):
             return
         known = {ending.target.key for ending in self.endings.all}
         living = {ending.target.key for ending in self._left()}

@@ -26,7 +26,7 @@ _ROLES: Final = (
 )  # fmt: skip
 
 
-def cautions(facts: HostFacts, owner: Owner | None = None) -> list[str]:
+def kill_warnings(facts: HostFacts, owner: Owner | None = None) -> list[str]:
     """What could go wrong, in words; the worst first."""
     found = []
     name = facts.name or ""

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class FieldUnit:
     """How the values of a field are told: in CSV *sign* stands behind the value and, in brackets, behind the heading;
     *suffix* ends the key in JSON; *words* are no and yes, where that is what the values are."""
 
@@ -20,16 +20,16 @@ class Unit:
     words: tuple[str, str] | None = None
 
 
-PLAIN: Final = Unit()
-MIB: Final = Unit("MiB", "bytes")  # values are bytes
-PERCENT: Final = Unit("%", "percent")
-WATTS: Final = Unit("W", "watts")
-MHZ: Final = Unit("MHz", "mhz")
-MICROSECONDS: Final = Unit("us", "microseconds")
-CELSIUS: Final = Unit("", "celsius")
-ENABLED: Final = Unit(words=("Disabled", "Enabled"))
-ACTIVE: Final = Unit(words=("Not Active", "Active"))
-YES: Final = Unit(words=("No", "Yes"))
+PLAIN: Final = FieldUnit()
+MIB: Final = FieldUnit("MiB", "bytes")  # values are bytes
+PERCENT: Final = FieldUnit("%", "percent")
+WATTS: Final = FieldUnit("W", "watts")
+MHZ: Final = FieldUnit("MHz", "mhz")
+MICROSECONDS: Final = FieldUnit("us", "microseconds")
+CELSIUS: Final = FieldUnit("", "celsius")
+ENABLED: Final = FieldUnit(words=("Disabled", "Enabled"))
+ACTIVE: Final = FieldUnit(words=("Not Active", "Active"))
+YES: Final = FieldUnit(words=("No", "Yes"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Field:
     """Something that can be asked for. ``read`` takes what it is asked of and raises where there is no answer."""
 
     name: str
-    unit: Unit
+    unit: FieldUnit
     read: Callable[[Any], Answer]
     aliases: tuple[str, ...] = ()
     note: str = ""  # where the name does not say it all

@@ -13,13 +13,13 @@ _DEEPEST: Final = 400
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class CallNode:
     """A frame, what was allocated under it, and the frames it called."""
 
     frame: Frame
     bytes: int = 0
     count: int = 0
-    children: dict[Frame, Node] = field(default_factory=dict)
+    children: dict[Frame, CallNode] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -27,10 +27,10 @@ class Node:
         file = frame.filename.rpartition("/")[2]
         return f"{frame.name} {file}:{frame.line}" if frame.line else frame.name
 
-    def sorted(self) -> list[Node]:
+    def sorted(self) -> list[CallNode]:
         return sorted(self.children.values(), key=lambda node: (-node.bytes, node.frame))
 
-    def walk(self) -> Iterator[tuple[int, Node]]:
+    def walk(self) -> Iterator[tuple[int, CallNode]]:
         """(depth, node) of all below, depth first, the most bytes first."""
         stack = [(0, node) for node in reversed(self.sorted())]
         while stack:
@@ -39,9 +39,9 @@ class Node:
             stack += [(depth + 1, child) for child in reversed(node.sorted())]
 
 
-def call_tree(stacks: Iterable[tuple[list[Frame], int, int]]) -> Node:
+def call_tree(stacks: Iterable[tuple[list[Frame], int, int]]) -> CallNode:
     """The tree of (frames innermost first, bytes, count)."""
-    root = Node(Frame("all", "", 0))
+    root = CallNode(Frame("all", "", 0))
     for frames, bytes_, count in stacks:
         root.bytes += bytes_
         root.count += count
@@ -49,7 +49,7 @@ def call_tree(stacks: Iterable[tuple[list[Frame], int, int]]) -> Node:
         for frame in reversed(frames[:_DEEPEST] or [NO_FRAMES]):
             child = node.children.get(frame)
             if child is None:
-                child = node.children[frame] = Node(frame)
+                child = node.children[frame] = CallNode(frame)
             child.bytes += bytes_
             child.count += count
             node = child

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 from xml.sax.saxutils import escape
 
-from gputop.torch_files.call_tree import Node
+from gputop.torch_files.call_tree import CallNode
 from gputop.torch_files.words import percent, size
 
 WIDTH: Final = 1200
@@ -18,7 +18,7 @@ _CHARACTER: Final = 6.6  # pixels
 _LEAST: Final = 0.4  # pixels: narrower boxes are left out
 
 
-def flame_graph(root: Node, title: str) -> str:
+def flame_graph(root: CallNode, title: str) -> str:
     """*root* as an icicle: the outermost frame at the top, widths in bytes."""
     boxes = list(_boxes(root))
     height = _TOP + _ROW * (max((depth for depth, *_ in boxes), default=0) + 1) + 12
@@ -45,9 +45,9 @@ def flame_graph(root: Node, title: str) -> str:
     return "\n".join(lines)
 
 
-def _boxes(root: Node) -> Iterator[tuple[int, float, float, Node]]:
+def _boxes(root: CallNode) -> Iterator[tuple[int, float, float, CallNode]]:
     scale = (WIDTH - 2 * _LEFT) / root.bytes if root.bytes else 0.0
-    todo: list[tuple[int, float, Node]] = [(0, float(_LEFT), root)]
+    todo: list[tuple[int, float, CallNode]] = [(0, float(_LEFT), root)]
     while todo:
         depth, left, node = todo.pop()
         width = node.bytes * scale
@@ -59,7 +59,7 @@ def _boxes(root: Node) -> Iterator[tuple[int, float, float, Node]]:
             left += child.bytes * scale
 
 
-def _colour(node: Node) -> str:
+def _colour(node: CallNode) -> str:
     """A warm colour of its own for each file, so that neighbours of one file belong together."""
     seed = zlib.crc32(node.frame.filename.encode("utf-8", "replace"))
     return f"hsl({10 + seed % 45}, {70 + seed // 64 % 20}%, {66 + seed // 4096 % 14}%)"

@@ -32,7 +32,7 @@ from gputop.ui.messages import GpuEvent, ReportArrived, SnapshotArrived
 from gputop.ui.toolkit import plain_widgets
 from gputop.ui.toolkit.crash import ReportingApp
 from gputop.ui.toolkit.glyphs import ASCII, UNICODE
-from gputop.ui.toolkit.line_widget import Board
+from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.toolkit.palette import THEMES, Palette, theme_to_show
 from gputop.ui.view import View
 
@@ -109,7 +109,7 @@ class GputopApp(ReportingApp[None]):
         self._told_lost: set[str] = set()  # UUIDs
         self._alarms = RaisedAlarms(bus, self._say_alarm)
         self.ascii_only = settings.ascii if settings.ascii is not None else not unicode_works(sys.__stderr__)
-        Board.ascii_only = self.ascii_only
+        LineWidget.ascii_only = self.ascii_only
         for theme in THEMES:
             self.register_theme(theme)
         self.apply_theme(settings)
@@ -160,7 +160,7 @@ class GputopApp(ReportingApp[None]):
         if (settings.theme, settings.color) != (before.theme, before.color) or self.theme != settings.theme:
             self.apply_theme(settings)
         if settings.ascii is not None:
-            self.ascii_only = Board.ascii_only = settings.ascii
+            self.ascii_only = LineWidget.ascii_only = settings.ascii
         self.insight.use(settings)
         self.dashboard.rearrange()
 
@@ -253,7 +253,7 @@ class GputopApp(ReportingApp[None]):
     def action_repaint(self) -> None:
         """Write every cell anew, as it is: something else may have written on this terminal."""
         for screen in self.screen_stack:
-            for board in screen.query(Board):
+            for board in screen.query(LineWidget):
                 board.redraw()
             screen.refresh(repaint=True, layout=True)
 

@@ -18,13 +18,13 @@ from gputop.ui.gpus.area import GpuArea
 from gputop.ui.gpus.detail_history import DetailHistory
 from gputop.ui.header import Header, HostLine, problem_line
 from gputop.ui.keys import KEYS, Key
-from gputop.ui.layout import LEAST_HEIGHT, LEAST_WIDTH, Plan, plan
+from gputop.ui.layout import LEAST_HEIGHT, LEAST_WIDTH, ScreenLayout, plan
 from gputop.ui.leaks.findings import FindingsScreen
 from gputop.ui.processes.table import ProcessTable
 from gputop.ui.replay.looking_back import HistoryUntil, LookingBack
 from gputop.ui.toolkit import exact_output
 from gputop.ui.toolkit.cells import fit
-from gputop.ui.toolkit.line_widget import Board
+from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.view import View
 
 if TYPE_CHECKING:
@@ -71,14 +71,14 @@ class Dashboard(FindingsScreen):
     def compose(self) -> ComposeResult:
         self.header = Header(id="header")
         self.host_line = HostLine(id="host")
-        self.banner = Board(id="banner")
+        self.banner = LineWidget(id="banner")
         self.gpus = GpuArea(id="gpus")
         self.table = ProcessTable(id="processes")
         hidden = {key.action for key in KEYS} - {key.action for key in self.keys}
         if self.gputop.signals is None:
             hidden.add("kill")
         self.footer = Footer(hidden=frozenset(hidden), id="footer")
-        self.notice = Board(id="notice")
+        self.notice = LineWidget(id="notice")
         yield from (self.header, self.host_line, self.banner, self.gpus, self.table, self.footer, self.notice)
 
     def on_mount(self) -> None:
@@ -120,7 +120,7 @@ class Dashboard(FindingsScreen):
     def rearrange(self) -> None:
         """Size, theme or settings changed: draw all of it anew."""
         self._plan = None
-        for board in self.query(Board):
+        for board in self.query(LineWidget):
             board.redraw()
         if self.snapshot is not None and self.size.width:
             self.snapshot = self._chosen()
@@ -179,7 +179,7 @@ class Dashboard(FindingsScreen):
         pids = None if self.table.wants_all else self.table.visible_pids
         self.gputop.poller.want("table", pids if self.table.display else ())
 
-    def _arrange(self, snapshot: Snapshot, view: View, width: int, height: int, small: bool) -> Plan:
+    def _arrange(self, snapshot: Snapshot, view: View, width: int, height: int, small: bool) -> ScreenLayout:
         """Give every board its lines, where that has changed."""
         settings = view.settings
         mig = [len(gpu.mig) for gpu in snapshot.gpus]
@@ -201,7 +201,7 @@ class Dashboard(FindingsScreen):
             show_table=settings.show_processes,
         )
         self._plan = (key, arrangement)
-        heights: list[tuple[Board, int]] = [
+        heights: list[tuple[LineWidget, int]] = [
             (self.header, 1),
             (self.host_line, arrangement.host),
             (self.banner, int(banner)),

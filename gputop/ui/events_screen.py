@@ -11,7 +11,7 @@ from gputop.sampling.journal import Journal, Kind
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.toolkit.palette import gpu_role
-from gputop.ui.toolkit.scrolling_page import Part, Sheet
+from gputop.ui.toolkit.scrolling_page import Part, ScrollingPage
 from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.view import View
 
@@ -29,7 +29,7 @@ _SHOWN: Final[tuple[tuple[str, frozenset[Kind]], ...]] = (
 )
 
 
-class EventsScreen(Sheet[None]):
+class EventsScreen(ScrollingPage[None]):
     """Live: what happens while it is open comes in at the top."""
 
     closing_keys: ClassVar[tuple[str, ...]] = ("escape", "q", "f10", "e")

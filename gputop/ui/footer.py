@@ -6,10 +6,10 @@ from textual import events
 
 from gputop.ui.keys import KEYS, Key
 from gputop.ui.toolkit.cells import Line, Span, fit, width
-from gputop.ui.toolkit.line_widget import Board
+from gputop.ui.toolkit.line_widget import LineWidget
 
 
-class Footer(Board):
+class Footer(LineWidget):
     """Shows the keys; ``note`` stands at its right end."""
 
     def __init__(self, *, hidden: frozenset[str] = frozenset(), id: str | None = None) -> None:

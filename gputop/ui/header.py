@@ -9,11 +9,11 @@ from gputop import units
 from gputop.model import Host, Snapshot
 from gputop.ui.gpus.parts import short_name
 from gputop.ui.toolkit.cells import Line, Span, fit, width
-from gputop.ui.toolkit.line_widget import Board
+from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.view import View
 
 
-class Header(Board):
+class Header(LineWidget):
     """One line; the fields it has no room for are left out, least important first."""
 
     def show_snapshot(self, snapshot: Snapshot, view: View, *, asked: float, paused: str = "") -> None:
@@ -70,7 +70,7 @@ def _right(snapshot: Snapshot, cells: int, asked: float, dot: str) -> Span:
     return f" {dot.join(parts)} ", style
 
 
-class HostLine(Board):
+class HostLine(LineWidget):
     """One line about the host: CPU, memory, load; and what is wrong with the whole machine."""
 
     _shown: tuple[Host, View, int] | None = None

@@ -12,7 +12,7 @@ from gputop.ui.chart.events import LETTERS
 from gputop.ui.keys import KEYS, Key
 from gputop.ui.processes.columns import COLUMNS
 from gputop.ui.toolkit.cells import Line, fit
-from gputop.ui.toolkit.scrolling_page import Part, Sheet
+from gputop.ui.toolkit.scrolling_page import Part, ScrollingPage
 from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.view import View
 
@@ -81,7 +81,7 @@ _REASONS: Final = {
 }
 
 
-class HelpScreen(Sheet[None]):
+class HelpScreen(ScrollingPage[None]):
     """Everything on one page that scrolls."""
 
     closing_keys: ClassVar[tuple[str, ...]] = ("escape", "q", "f10", "f1", "question_mark")

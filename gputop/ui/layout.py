@@ -19,7 +19,7 @@ CHART_SCREEN: Final = 30  # lines a screen needs before a chart takes some
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ScreenLayout:
     """Heights in lines; they, the header, the footer and the banner add up to the screen's."""
 
     mode: str  # "line", "pair", "card" or "none": how GPUs are drawn
@@ -44,7 +44,7 @@ def plan(
     show_sparklines: bool = True,
     show_chart: bool = True,
     show_table: bool = True,
-) -> Plan:
+) -> ScreenLayout:
     """Share *height* among *gpus* GPUs with *mig* MIG instances (at most *most_mig* on one), a chart and the table."""
     host = int(show_host and height >= HOST_SCREEN)
     room = max(0, height - 2 - banner - host)
@@ -68,7 +68,7 @@ def plan(
         area = room
     elif not show_table:
         chart = left
-    return Plan(mode, abreast, card_lines, host, area, chart, table)
+    return ScreenLayout(mode, abreast, card_lines, host, area, chart, table)
 
 
 def _gpu_mode(

@@ -31,7 +31,7 @@ class Section(NamedTuple):
     lines: tuple[str, ...]
 
 
-class Trend(NamedTuple):
+class ObservedTrend(NamedTuple):
     """Where the GPU's memory is going. *grown*: what each process gained while it was watched."""
 
     bytes_per_second: float | None = None
@@ -62,7 +62,7 @@ class _Member(NamedTuple):
         return host is not None and "python" in f"{host.name or ''} {(host.command or '').split(' ')[0]}".lower()
 
 
-def diagnose(snapshot: Snapshot, gpu: Gpu, report: LeakReport, trend: Trend) -> tuple[Section, ...]:
+def diagnose(snapshot: Snapshot, gpu: Gpu, report: LeakReport, trend: ObservedTrend) -> tuple[Section, ...]:
     """What there is to say of *gpu*, in the order in which one would ask."""
     here = [process for process in snapshot.processes if process.gpu_uuid == gpu.uuid]
     here.sort(key=lambda process: -(process.memory_bytes or 0))
@@ -140,7 +140,7 @@ def _split(members: list[_Member]) -> Iterable[str]:
         yield "no process here that could tell"
 
 
-def _trend(members: list[_Member], trend: Trend) -> Iterable[str]:
+def _trend(members: list[_Member], trend: ObservedTrend) -> Iterable[str]:
     if trend.bytes_per_second:
         growing = trend.bytes_per_second > 0
         rate = units.size(abs(trend.bytes_per_second) * 60)
@@ -193,7 +193,7 @@ def _health(gpu: Gpu) -> Iterable[str]:
 
 
 def _advice(
-    members: list[_Member], verdicts: list[LeakVerdict], report: LeakReport, gpu: Gpu, trend: Trend
+    members: list[_Member], verdicts: list[LeakVerdict], report: LeakReport, gpu: Gpu, trend: ObservedTrend
 ) -> Iterable[str]:
     said = False
     for verdict in verdicts:
@@ -236,7 +236,7 @@ def _advice(
         yield "Nothing stands out."
 
 
-def _for_process(member: _Member, trend: Trend) -> Iterable[str]:
+def _for_process(member: _Member, trend: ObservedTrend) -> Iterable[str]:
     split, pid = member.split, member.process.pid
     if split is None:
         return

@@ -16,7 +16,7 @@ from textual.screen import Screen
 from gputop.settings import DEFAULTS
 from gputop.ui.keys import TORN
 from gputop.ui.toolkit.glyphs import UNICODE
-from gputop.ui.toolkit.line_widget import Board
+from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.toolkit.palette import DARK, THEMES
 from gputop.ui.view import View
 
@@ -39,7 +39,7 @@ class Stage(App[None]):
         self.theme = theme
 
     def compose(self) -> ComposeResult:
-        yield Board()
+        yield LineWidget()
 
     def on_mount(self) -> None:
         self.push_screen(self.make(), self.results.append)
@@ -51,7 +51,7 @@ class Stage(App[None]):
 
     def text(self) -> str:
         """What the screen's board shows, line by line."""
-        board = self.screen.query_one(Board)
+        board = self.screen.query_one(LineWidget)
         strips = board.render_lines(Region(0, 0, board.size.width, board.size.height))
         for strip in strips:
             assert strip.cell_length == board.size.width

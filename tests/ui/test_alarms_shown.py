@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from gputop.commands.shared.dashboard_alarms import watch
-from gputop.sampling.bus import Alarm, AlarmCleared, AlarmRaised, Bus
+from gputop.sampling.bus import AlarmCleared, AlarmMessage, AlarmRaised, Bus
 from gputop.sampling.history import History
 from gputop.sampling.poller import Poller
 from gputop.settings import DEFAULTS, AlarmRule, Settings
 from gputop.sources.simulated import simulated_machine
 from gputop.ui.app import GputopApp
-from gputop.ui.toolkit.line_widget import Board
+from gputop.ui.toolkit.line_widget import LineWidget
 from tests.ui.screens import until
 
 
 def text(app: GputopApp) -> str:
-    boards = [board for board in app.screen.query(Board) if board.display]
+    boards = [board for board in app.screen.query(LineWidget) if board.display]
     return "\n".join("".join(span for span, _ in line) for board in boards for line in board.lines)
 
 
@@ -61,7 +61,7 @@ async def test_it_goes_when_it_is_cleared_and_many_at_once_are_one_toast(tmp_pat
     async with dashboard(DEFAULTS.changed(refresh=0.2), tmp_path) as (app, poller):
         assert poller.latest is not None
         gpu = poller.latest.gpus[0]
-        alarms = [Alarm("xid", f"{n}", f"GPU 0: Xid {n}", gpu) for n in range(5)]
+        alarms = [AlarmMessage("xid", f"{n}", f"GPU 0: Xid {n}", gpu) for n in range(5)]
         for alarm in alarms:
             app.bus.publish(AlarmRaised(0.0, alarm))
         await until(lambda: "alarm: xid" in text(app), "the remark")

@@ -12,7 +12,7 @@ import pytest
 from gputop.model import Gpu, GpuProcess, MigInstance, Severity, Snapshot, Xid, clean_text, replace
 from gputop.procfs.host_reader import ProcessDetails
 from gputop.sampling.history import History
-from gputop.sampling.snapshot_builder import Assembler, assemble
+from gputop.sampling.snapshot_builder import SnapshotBuilder, assemble
 from gputop.signals.protocol import Target
 from gputop.sources.simulated import simulated_machine
 from gputop.ui.gpus.detail_history import MOST, DetailHistory
@@ -34,7 +34,7 @@ class Machine:
         self.simulated = simulated_machine(name, clock=lambda: self.now, started_before=600)
         self.driver = self.simulated.source.open()
         self.history, self.past = History(), DetailHistory()
-        self._assembler = Assembler()
+        self._assembler = SnapshotBuilder()
         self.tick()
 
     def tick(self, seconds: float = 1.0) -> None:

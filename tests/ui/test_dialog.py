@@ -11,7 +11,7 @@ from textual.screen import Screen
 
 from gputop.ui.processes.sort_screen import SortScreen
 from gputop.ui.toolkit import exact_output
-from gputop.ui.toolkit.line_widget import Board
+from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.toolkit.palette import THEMES
 from tests.ui.screens import VIEW, until
 
@@ -22,7 +22,7 @@ class Below(Screen[None]):
     def __init__(self) -> None:
         super().__init__()
         exact_output.install(self)
-        self.board = Board()
+        self.board = LineWidget()
 
     def compose(self) -> ComposeResult:
         yield self.board

@@ -12,30 +12,30 @@ from typing import Any
 from textual.geometry import Region
 from textual.pilot import Pilot
 
-from gputop.leaks.report import LeakReport, Standout
+from gputop.leaks.report import LeakReport, Straggler
 from gputop.model import GpuProcess, LeakVerdict, ProcessKey, Severity, Verdict, replace
 from gputop.model.owner import Container, Owner
 from gputop.sampling.bus import Bus
 from gputop.sampling.history import History
-from gputop.sampling.journal import Departed, Event, Journal, Kind
+from gputop.sampling.journal import Event, ExitedProcess, Journal, Kind
 from gputop.sampling.poller import Poller
 from gputop.settings import DEFAULTS, Settings
-from gputop.signals.scope import Extent
+from gputop.signals.scope import SignalScope
 from gputop.sources.simulated import simulated_machine
 from gputop.ui.app import GputopApp
 from gputop.ui.chart.events import with_events
-from gputop.ui.chart.picture import Look
+from gputop.ui.chart.picture import ChartStyle
 from gputop.ui.events_screen import EventsScreen
 from gputop.ui.insight import Insight
 from gputop.ui.kill.screen import KillScreen
 from gputop.ui.leaks.findings import departed_row
-from gputop.ui.processes.annotations import Knowledge, verdict_words
-from gputop.ui.processes.listing.filter import Filter
+from gputop.ui.processes.annotations import Annotations, verdict_words
+from gputop.ui.processes.listing.filter import ProcessFilter
 from gputop.ui.processes.listing.order import Order
-from gputop.ui.processes.listing.row import Row
+from gputop.ui.processes.listing.row import ProcessRow
 from gputop.ui.processes.listing.rows import ProcessRows
 from gputop.ui.processes.mark import Mark
-from gputop.ui.toolkit.line_widget import Board
+from gputop.ui.toolkit.line_widget import LineWidget
 from tests.ui.screens import VIEW, flat, showing, until
 from tests.unit.ui.process_data import GIB, TAKEN_AT, facts, gpu, process, snapshot
 
@@ -48,17 +48,17 @@ OWNERS |= {OTHER.key: Owner(where="docker 3fa9c81d02ab", container=Container("do
 REPORT = LeakReport(
     TAKEN_AT,
     owners=OWNERS,
-    standouts=(Standout("slurm 88123", RANKS[2].key, gpu(0).uuid, "rank 2 holds 2.1 GiB more than its peers"),),
+    standouts=(Straggler("slurm 88123", RANKS[2].key, gpu(0).uuid, "rank 2 holds 2.1 GiB more than its peers"),),
 )
 
 
-def rows_of(order: Order, *processes: GpuProcess, rows: ProcessRows | None = None) -> list[Row]:
+def rows_of(order: Order, *processes: GpuProcess, rows: ProcessRows | None = None) -> list[ProcessRow]:
     rows = rows or ProcessRows()
-    rows.knowledge = Knowledge(REPORT)
-    return list(rows.arrange(snapshot(*processes), Filter(), order).rows)
+    rows.knowledge = Annotations(REPORT)
+    return list(rows.arrange(snapshot(*processes), ProcessFilter(), order).rows)
 
 
-def said(rows: list[Row]) -> list[tuple[str, float]]:
+def said(rows: list[ProcessRow]) -> list[tuple[str, float]]:
     """Name of a group or pid, and GiB."""
     return [(row.about.group or str(row.process.pid), (row.process.memory_bytes or 0) / GIB) for row in rows]
 
@@ -93,8 +93,8 @@ def test_folded_group_is_one_line_with_its_subtotal() -> None:
 def test_group_line_is_the_same_object_while_nothing_in_it_changes() -> None:
     rows = ProcessRows()
     first = rows_of(Order(group="user"), *RANKS, rows=rows)
-    rows.knowledge = Knowledge(REPORT)
-    again = rows.arrange(snapshot(*RANKS, at=5), Filter(), Order(group="user")).rows
+    rows.knowledge = Annotations(REPORT)
+    again = rows.arrange(snapshot(*RANKS, at=5), ProcessFilter(), Order(group="user")).rows
     assert first[0] is again[0] and first[1] is again[1]
 
 
@@ -113,7 +113,7 @@ def test_change_since_a_mark_by_process_and_by_gpu() -> None:
     mark = Mark(before)
 
     def change(row: GpuProcess) -> str | None:
-        found = mark.change(Row(row))
+        found = mark.change(ProcessRow(row))
         return None if found is None else found.text("GiB")
 
     assert change(process(1, gib=6.5)) == "+1.5G"
@@ -126,7 +126,7 @@ def test_change_since_a_mark_by_process_and_by_gpu() -> None:
 
 def test_exited_process_is_a_line_with_time_of_death_life_span_and_peak() -> None:
     gone = replace(process(7, gib=81.2), host=None, exists=False)
-    row = departed_row(Departed(gone, facts(7, start_time=TAKEN_AT), TAKEN_AT + 11520, TAKEN_AT), "GiB")
+    row = departed_row(ExitedProcess(gone, facts(7, start_time=TAKEN_AT), TAKEN_AT + 11520, TAKEN_AT), "GiB")
     at = time.strftime("%H:%M:%S", time.localtime(TAKEN_AT + 11520))
     assert row.about.exited == f"{at} after 3h12, peak 81.2G"
     assert row.gone and not row.dead
@@ -171,7 +171,7 @@ async def dashboard(
 
 def text_of(app: GputopApp) -> str:
     found = []
-    for board in app.screen.query(Board):
+    for board in app.screen.query(LineWidget):
         strips = board.render_lines(Region(0, 0, board.size.width, board.size.height))
         found += [strip.text.rstrip() for strip in strips]
     return "\n".join(found)
@@ -185,7 +185,7 @@ async def test_ghost_is_named_with_its_holders_and_f9_ends_them(tmp_path: Path) 
         await pilot.press("home", "f9")
         await until(lambda: isinstance(app.screen, KillScreen), "the dialog")
         kill: Any = app.screen
-        assert kill.extent is Extent.HOLDERS
+        assert kill.extent is SignalScope.HOLDERS
         assert [ending.target.key.pid for ending in kill.endings.all] == [61186, 61187, 61188, 61189]
         await until(lambda: not kill._busy, "the holds")
         await pilot.press("e", "enter")
@@ -205,7 +205,7 @@ async def test_what_exited_before_the_screen_showed_it_gone_is_a_grey_line_as_so
         snapshot = screen.snapshot
         gone = next(process for process in snapshot.processes if process.host is not None)
         now = snapshot.taken_at
-        app.insight.journal.departed.append(Departed(gone, gone.host, now, now - 60))
+        app.insight.journal.departed.append(ExitedProcess(gone, gone.host, now, now - 60))
         screen.show_departed(now)
         assert not screen.table._rows.departed, "it is still listed"
         others = tuple(process for process in snapshot.processes if process.pid != gone.pid)
@@ -245,7 +245,7 @@ async def test_who_is_it_and_scopes_from_the_details(tmp_path: Path) -> None:
         await until(lambda: isinstance(app.screen, KillScreen) and not app.screen._busy, "the dialog")
         kill: Any = app.screen
         extents = kill.extents()
-        assert extents[0] is Extent.PROCESS and len(extents) > 1, "a rank has workers, a group, a session"
+        assert extents[0] is SignalScope.PROCESS and len(extents) > 1, "a rank has workers, a group, a session"
         alone = len(kill.endings.all)
         await pilot.press("right")
         await until(lambda: len(kill.endings.all) > alone and not kill._busy, "more targets")
@@ -256,7 +256,7 @@ async def test_who_is_it_and_scopes_from_the_details(tmp_path: Path) -> None:
 def test_events_are_letters_on_the_charts_axis_the_worst_where_several_are() -> None:
     lines = ((("140 GiB", "dim"), ("┤" + " " * 60, "text")), (("   0   ", "dim"), ("┤" + " " * 60, "text")),
              ((" " * 7, "dim"), ("└" + "─" * 60, "faint")), (("13:00".ljust(68), "dim"),))  # fmt: skip
-    look = Look(600.0, True, "GiB", "C", False)
+    look = ChartStyle(600.0, True, "GiB", "C", False)
     events = [
         Event(TAKEN_AT - 300, Kind.START, "", Severity.NORMAL),
         Event(TAKEN_AT - 300, Kind.XID, "", Severity.CRITICAL),

@@ -15,7 +15,7 @@ from gputop.model import GpuProcess, ProcessKey, Snapshot, clean_text, replace
 from gputop.model.owner import Owner
 from gputop.signals import outcome
 from gputop.signals.protocol import Outcome, Result, Target
-from gputop.signals.scope import Kin
+from gputop.signals.scope import RelatedProcesses
 from gputop.signals.sender import ProcSignals
 from gputop.ui.kill.screen import KillScreen
 from gputop.ui.toolkit.glyphs import ASCII
@@ -55,8 +55,8 @@ class Machine:
             return Result(target, *self.refusals[target.key.pid])
         return _Hold(self, target)
 
-    def kin(self, of: Collection[ProcessKey]) -> Kin:
-        return Kin()
+    def kin(self, of: Collection[ProcessKey]) -> RelatedProcesses:
+        return RelatedProcesses()
 
     def screen(self, view: View = VIEW, hidden: tuple[Target, ...] = ()) -> KillScreen:
         return KillScreen(self.targets(), hidden, self, self.snapshot, view)

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from gputop.leaks.holder import HeldDevice, Holder, HolderScan
-from gputop.leaks.report import Cause, Gap, Ghost, Hold, LeakReport
+from gputop.leaks.report import Cause, DeadPid, HolderEvidence, LeakReport, UnattributedMemory
 from gputop.model import Finding, LeakVerdict, ProcessKey, Snapshot, Verdict, replace
 from gputop.model.owner import Owner
 from gputop.sampling.bus import Bus
 from gputop.settings import DEFAULTS
-from gputop.signals.scope import Extent
+from gputop.signals.scope import SignalScope
 from gputop.ui.insight import Insight
 from gputop.ui.kill.screen import KillScreen
 from gputop.ui.leaks import screen as leaks_screen
@@ -26,10 +26,10 @@ from tests.unit.ui.process_data import GIB, TAKEN_AT, facts, gpu, process, snaps
 
 GPU0, GPU1 = gpu(0).uuid, gpu(1).uuid
 HOLDERS = [facts(pid, command="python ddp.py", user="cv", group_id=50211) for pid in (50377, 50378)]
-GHOST = Ghost(
+GHOST = DeadPid(
     50211, ((GPU1, 38 * GIB),), TAKEN_AT, facts(50211, command="python ddp.py", user="cv"), True, scanned=True,
     holds=tuple(
-        Hold(Holder(one, (HeldDevice("/dev/nvidia1", 1, (41,)),)), HeldDevice("/dev/nvidia1", 1, (41,)),
+        HolderEvidence(Holder(one, (HeldDevice("/dev/nvidia1", 1, (41,)),)), HeldDevice("/dev/nvidia1", 1, (41,)),
              "process group 50211", True)
         for one in HOLDERS
     ),
@@ -43,7 +43,7 @@ IDLE = LeakVerdict(
     Verdict.IDLE, process(50400).key, ((GPU0, 80 * GIB),), (Finding("R9", "idle for 2 h 13 min; SM 0 %"),),
     ("a server that waits for requests",), (process(50400).key,), TAKEN_AT - 7980, "ml", "python serve.py",
 )  # fmt: skip
-GAP = Gap(GPU0, 3 * GIB, TAKEN_AT, (
+GAP = UnattributedMemory(GPU0, 3 * GIB, TAKEN_AT, (
     Cause("MPS", "the MPS service runs (77) and holds its clients' memory", "echo quit | nvidia-cuda-mps-control", 2),
     Cause("managed memory", "cudaMallocManaged pages belong to no process", "look at torch.cuda.memory_stats", 1),
 ))  # fmt: skip
@@ -66,9 +66,9 @@ class Signals:
         return Result(target, Outcome.REFUSED, "not in a test")
 
     def kin(self, of: Any) -> Any:
-        from gputop.signals.scope import Kin
+        from gputop.signals.scope import RelatedProcesses
 
-        return Kin()
+        return RelatedProcesses()
 
 
 def screen(
@@ -112,7 +112,7 @@ async def test_f9_on_a_dead_pid_is_about_those_who_keep_its_memory() -> None:
         await pilot.press("f9")
         await pilot.pause()
         kill = app.screen
-        assert isinstance(kill, KillScreen) and kill.extent is Extent.HOLDERS
+        assert isinstance(kill, KillScreen) and kill.extent is SignalScope.HOLDERS
         assert [ending.target.key.pid for ending in kill.endings.all] == [50377, 50378]
         text = app.text()
         assert "38.0G of dead 50211 on GPU 1: comes back when all of these end" in text

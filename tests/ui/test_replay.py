@@ -23,7 +23,7 @@ from gputop.ui.app import GputopApp
 from gputop.ui.chart.history_chart import HistoryChart
 from gputop.ui.keys import KEYS, REPLAY_KEYS, TORN
 from gputop.ui.replay.looking_back import HistoryUntil
-from gputop.ui.toolkit.line_widget import Board
+from gputop.ui.toolkit.line_widget import LineWidget
 from tests.recorded import EPOCH, life, record
 from tests.ui.screens import until
 
@@ -38,7 +38,7 @@ def clock(second: float) -> str:
 
 def text(app: GputopApp) -> str:
     """All boards of the screen in front, line by line."""
-    boards = [board for board in app.screen.query(Board) if board.display]
+    boards = [board for board in app.screen.query(LineWidget) if board.display]
     return "\n".join("".join(span for span, _ in line) for board in boards for line in board.lines)
 
 

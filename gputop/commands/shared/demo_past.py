@@ -12,7 +12,7 @@ from typing import Final
 
 from gputop.model import Snapshot
 from gputop.sampling.history import History
-from gputop.sampling.snapshot_builder import Assembler, assemble
+from gputop.sampling.snapshot_builder import SnapshotBuilder, assemble
 from gputop.sources import Source
 
 PAST: Final = 600.0  # seconds
@@ -55,7 +55,7 @@ def remember(source: Source, history: History, clock: RewindableClock) -> None:
     """Fill *history* with what *source*, which lives by *clock*, shows from then until now; later than then where the
     machine is too slow to compute all of it in :data:`PATIENCE`."""
     source.open()
-    assembler = Assembler()
+    assembler = SnapshotBuilder()
 
     def read() -> Snapshot:
         readings = [source.read(slot) for slot in range(source.count())]

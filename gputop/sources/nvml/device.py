@@ -11,27 +11,27 @@ from gputop.sources.nvml.driver.calls import Handle
 from gputop.sources.nvml.driver.library import Library
 from gputop.sources.nvml.fast_tier import Background, FastTier, watts
 from gputop.sources.nvml.readings.identity import identify
-from gputop.sources.nvml.readings.mig import Mig
-from gputop.sources.nvml.readings.processes import Strides
-from gputop.sources.nvml.slow_tier import Upkeep
+from gputop.sources.nvml.readings.mig import MigInstances
+from gputop.sources.nvml.readings.processes import EntryLayoutProbe
+from gputop.sources.nvml.slow_tier import SlowTier
 
 
-class Device:
+class NvmlDevice:
     """An opened GPU. ``read`` belongs to one thread at a time, ``upkeep`` to another.
 
     Raises Fault where the GPU cannot be used.
     """
 
-    def __init__(self, library: Library, pointer: c_void_p, index: int, strides: Strides, root: Path) -> None:
+    def __init__(self, library: Library, pointer: c_void_p, index: int, strides: EntryLayoutProbe, root: Path) -> None:
         self.pointer = pointer
         fast_handle, slow_handle = Handle(library, pointer), Handle(library, pointer)
         self.identity = identify(fast_handle, index)
-        self.mig = Mig(slow_handle)
+        self.mig = MigInstances(slow_handle)
         self._mig_at_first = self.mig.enabled
         limit = slow_handle.uint("nvmlDeviceGetEnforcedPowerLimit").read()
         self._fast = FastTier(fast_handle, self.identity, index, strides, self.mig)
         background = Background(power_limit_watts=watts(limit))
-        self.upkeep = Upkeep(slow_handle, self.identity, self.mig, self._fast, background, root)
+        self.upkeep = SlowTier(slow_handle, self.identity, self.mig, self._fast, background, root)
 
     def read(self, xids: tuple[Xid, ...]) -> Reading:
         """The fast tier, with what the other tiers found last."""

@@ -17,9 +17,9 @@ from gputop.sources.nvml.readings.gpm import Gpm
 from gputop.sources.nvml.readings.gpm import supported as gpm_supported
 from gputop.sources.nvml.readings.identity import Identity
 from gputop.sources.nvml.readings.memory import NO_MEMORY, memory_quantity, shared_memory
-from gputop.sources.nvml.readings.mig import Mig
+from gputop.sources.nvml.readings.mig import MigInstances
 from gputop.sources.nvml.readings.pcie import PcieCounters, Throughput
-from gputop.sources.nvml.readings.processes import UNRELIABLE, Processes, Shares, Strides
+from gputop.sources.nvml.readings.processes import UNRELIABLE, EntryLayoutProbe, Processes, Shares
 
 _MEMORY_TEMPERATURE: Final = (abi.FIELD_MEMORY_TEMPERATURE, 0)
 _POWER_AVERAGE: Final = (abi.FIELD_POWER_AVERAGE, 0)
@@ -44,7 +44,9 @@ class Background:
 class FastTier:
     """What changes from one tick to the next."""
 
-    def __init__(self, handle: Handle, identity: Identity, index: int, strides: Strides, mig: Mig) -> None:
+    def __init__(
+        self, handle: Handle, identity: Identity, index: int, strides: EntryLayoutProbe, mig: MigInstances
+    ) -> None:
         self.handle, self.identity, self.index, self._mig = handle, identity, index, mig
         self._memory = memory_quantity(handle)
         self._utilization: Quantity[tuple[int | None, int | None]] = handle.ways(

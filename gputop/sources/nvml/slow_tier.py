@@ -10,18 +10,18 @@ from gputop.sources.nvml.driver import abi
 from gputop.sources.nvml.driver.calls import Handle
 from gputop.sources.nvml.fast_tier import Background, FastTier
 from gputop.sources.nvml.readings.identity import Identity
-from gputop.sources.nvml.readings.mig import Mig
+from gputop.sources.nvml.readings.mig import MigInstances
 from gputop.sources.nvml.readings.nvlink import NO_PEERS, LinkCounters, NvLinks, Peers
 from gputop.sources.nvml.readings.pcie import PcieSampler
 from gputop.sources.nvml.readings.utilization import ProcessUtilization
 from gputop.sources.nvml.static_facts import Fans, SlowFacts, read_static
 
 
-class Upkeep:
+class SlowTier:
     """The medium and the slow tier. Replaces ``background`` as a whole."""
 
     def __init__(
-        self, handle: Handle, identity: Identity, mig: Mig, fast: FastTier, background: Background, root: Path
+        self, handle: Handle, identity: Identity, mig: MigInstances, fast: FastTier, background: Background, root: Path
     ) -> None:
         self._handle, self._identity, self._mig, self._fast, self._root = handle, identity, mig, fast, root
         self.utilization = ProcessUtilization(handle)

@@ -9,15 +9,15 @@ from typing import Final
 from gputop.model import Driver, Gpu, Xid
 from gputop.sources import Reading, SourceError
 from gputop.sources.nvml import sysfs
-from gputop.sources.nvml.device import Device
+from gputop.sources.nvml.device import NvmlDevice
 from gputop.sources.nvml.driver import abi
 from gputop.sources.nvml.driver.errors import DRIVER_GONE, Fault
 from gputop.sources.nvml.driver.library import Library
 from gputop.sources.nvml.event_watch import XidWatch
 from gputop.sources.nvml.readings import topology
 from gputop.sources.nvml.readings.identity import Identity
-from gputop.sources.nvml.readings.pcie import Turns
-from gputop.sources.nvml.readings.processes import Strides
+from gputop.sources.nvml.readings.pcie import RateLimiter
+from gputop.sources.nvml.readings.processes import EntryLayoutProbe
 
 RETRY: Final = (0.5, 1.0, 2.0, 5.0)  # seconds until a GPU that failed is tried again
 REOPEN: Final = (0.0, 5.0, 15.0, 30.0)  # seconds between giving the driver up because no GPU answers
@@ -37,7 +37,7 @@ class Slot:
         self.index = index
         self.identity = identity or Identity(f"slot:{index}", f"GPU {index}")
         self.address = address  # in sysfs, where that can be told without opening the GPU
-        self.device: Device | None = None
+        self.device: NvmlDevice | None = None
         self.code = 0  # of the last failure
         self.failed_reads = 0  # in a row
         self.attempts = 0  # to open it, in a row
@@ -58,13 +58,13 @@ class NvmlSource:
         self._library: Library | None = None
         self._was_open = False
         self._slots: list[Slot] = []
-        self._given_up: list[Device] = []  # whose upkeep is still to be closed, by upkeep's thread
-        self._abandoned: list[Device] = []  # which a thread may still be reading
+        self._given_up: list[NvmlDevice] = []  # whose upkeep is still to be closed, by upkeep's thread
+        self._abandoned: list[NvmlDevice] = []  # which a thread may still be reading
         self._ancestors: dict[tuple[str, str], str | None] = {}
         self._known: dict[int, Identity] = {}
         self._xids: dict[str, tuple[Xid, ...]] = {}
-        self._strides = Strides()
-        self._turns = Turns()
+        self._strides = EntryLayoutProbe()
+        self._turns = RateLimiter()
         self._watch: XidWatch | None = None
         self._reopened = 0
         self._reopen_at = 0.0
@@ -76,7 +76,7 @@ class NvmlSource:
         library = Library(self._root, self._was_open)
         self._library = library
         self._was_open = True
-        self._strides = Strides()
+        self._strides = EntryLayoutProbe()
         self._watch = XidWatch(library, self._arrived)
         return library.driver()
 
@@ -169,7 +169,7 @@ class NvmlSource:
         pointer, code = library.open_device(place.index)
         if pointer is None:
             raise Fault(code)
-        place.device = Device(library, pointer, place.index, self._strides, self._root)
+        place.device = NvmlDevice(library, pointer, place.index, self._strides, self._root)
         place.identity = self._known[place.index] = place.device.identity
 
     def _give_up(self, place: Slot) -> None:
@@ -222,7 +222,7 @@ class NvmlSource:
         except Fault as fault:
             self._upkeep_failed(fault.code)
 
-    def _sample_pcie(self, device: Device) -> None:
+    def _sample_pcie(self, device: NvmlDevice) -> None:
         others = [slot.device for slot in self._slots if slot.device is not None]
         waiting = [other.upkeep.pcie for other in others if other.upkeep.wants_pcie_sample]
         now = time.monotonic()
@@ -242,7 +242,7 @@ class NvmlSource:
         except Fault as fault:
             self._upkeep_failed(fault.code)
 
-    def _upkept(self, slot: int) -> tuple[Slot | None, Device | None]:
+    def _upkept(self, slot: int) -> tuple[Slot | None, NvmlDevice | None]:
         slots = self._slots
         place = slots[slot] if slot < len(slots) else None
         return place, place.device if place is not None else None
@@ -263,7 +263,7 @@ class NvmlSource:
             found = [(other.identity.uuid, self._connection(device, other)) for other in devices if other is not device]
             device.upkeep.topology = tuple([(uuid, word) for uuid, word in found if word is not None])
 
-    def _connection(self, one: Device, other: Device) -> str | None:
+    def _connection(self, one: NvmlDevice, other: NvmlDevice) -> str | None:
         links = topology.nvlinks_between(one.upkeep.peers, other.upkeep.peers, other.identity.pci_bus_id)
         if links:
             return f"NV{links}"

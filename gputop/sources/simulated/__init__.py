@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from gputop.model import Driver
 from gputop.sources.simulated.host import SimulatedHost
 from gputop.sources.simulated.investigator import SimulatedInvestigator
-from gputop.sources.simulated.machine import World
+from gputop.sources.simulated.machine import SimulatedWorld
 from gputop.sources.simulated.machines.scenarios import SCENARIOS, UnknownScenario, build
 from gputop.sources.simulated.signals import SimulatedSignals
 from gputop.sources.simulated.source import SimulatedSource
@@ -39,7 +39,7 @@ def simulated_machine(
     so a test can join it in the middle.
     """
     plan = build(name, seed)
-    world = World(
+    world = SimulatedWorld(
         name=plan.host_name,
         clock=clock,
         epoch=clock() - started_before,

@@ -6,7 +6,7 @@ import dataclasses
 
 from gputop.model import GpuFacts, NvLink
 from gputop.sources.simulated.gpu import SimulatedGpu
-from gputop.sources.simulated.machine import World
+from gputop.sources.simulated.machine import SimulatedWorld
 from gputop.sources.simulated.machines.gpu_models import MIB
 from gputop.sources.simulated.noise import noise
 
@@ -14,7 +14,7 @@ from gputop.sources.simulated.noise import noise
 class Facts:
     """Makes the facts of one GPU; the same object until the next look of the slow tier."""
 
-    def __init__(self, world: World, gpu: SimulatedGpu) -> None:
+    def __init__(self, world: SimulatedWorld, gpu: SimulatedGpu) -> None:
         self._gpu = gpu
         self._world = world
         self._static: GpuFacts | None = None

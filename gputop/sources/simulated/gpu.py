@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from gputop.model import Xid
-from gputop.sources.simulated.machines.gpu_models import Board
+from gputop.sources.simulated.machines.gpu_models import GpuModel
 from gputop.sources.simulated.noise import clamp, noise
 from gputop.sources.simulated.population import Population
 from gputop.sources.simulated.workloads import REST, TICK, Load
@@ -19,7 +19,7 @@ FORGOTTEN_SECONDS: Final = 300  # what was so long ago has no influence on the t
 
 
 @dataclass(frozen=True, slots=True)
-class Instance:
+class SimulatedInstance:
     """A MIG instance of the layout."""
 
     gpu_instance_id: int
@@ -29,7 +29,7 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True)
-class Ailment:
+class SimulatedFault:
     """What is wrong with a GPU, besides its load. Times are seconds of the story."""
 
     cooling_from: float = math.inf  # the airflow fails over a minute…
@@ -75,14 +75,14 @@ class SimulatedGpu:
     """A board in its slot, with what is wrong with it."""
 
     index: int
-    board: Board
+    board: GpuModel
     uuid: str
     serial: str
     bus: str
     seed: int
     population: Population
-    ailment: Ailment = Ailment()
-    instances: tuple[Instance, ...] = ()
+    ailment: SimulatedFault = SimulatedFault()
+    instances: tuple[SimulatedInstance, ...] = ()
     hidden_bytes: int = 0  # taken by processes that the driver does not list here
     display: bool = False
     persistence: bool = True

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from gputop.model import Host, HostFacts, ProcessKey, TorchReport
 from gputop.procfs.host_reader import ProcessDetails
-from gputop.sources.simulated.machine import World
+from gputop.sources.simulated.machine import SimulatedWorld
 from gputop.sources.simulated.noise import noise, smooth
 from gputop.sources.simulated.population import SimulatedProcess
 
@@ -14,7 +14,7 @@ from gputop.sources.simulated.population import SimulatedProcess
 class SimulatedHost:
     """Answers from the simulated machine only; nothing of the real /proc is read."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimulatedWorld) -> None:
         self._world = world
         self._kept: dict[int, HostFacts] = {}
         self._machine: tuple[int, int, Host] | None = None

@@ -6,25 +6,25 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from gputop.leaks.context import Circumstances, Relative
+from gputop.leaks.context import ProcessContext, Relative
 from gputop.leaks.holder import HeldDevice, Holder, HolderScan
 from gputop.leaks.holders import benign
 from gputop.model import HostFacts, ProcessKey
 from gputop.model.owner import Owner
 from gputop.procfs.owner import owner_from
 from gputop.sources.simulated.host import SimulatedHost
-from gputop.sources.simulated.machine import World
+from gputop.sources.simulated.machine import SimulatedWorld
 from gputop.sources.simulated.population import SimulatedProcess
 
 
 class SimulatedInvestigator:
     """See :class:`gputop.leaks.context.Investigator`. Nothing of the real /proc is read."""
 
-    def __init__(self, world: World, host: SimulatedHost) -> None:
+    def __init__(self, world: SimulatedWorld, host: SimulatedHost) -> None:
         self._world = world
         self._host = host
 
-    def circumstances(self, facts: HostFacts) -> Circumstances | None:
+    def circumstances(self, facts: HostFacts) -> ProcessContext | None:
         with self._world.lock:
             t = self._world.now()
             process = self._find(facts.key, t)
@@ -77,7 +77,7 @@ class SimulatedInvestigator:
         uses = (*process.uses, *(owner.uses if owner is not None else ()))
         return sorted({use.gpu for use in uses})
 
-    def _circumstances(self, process: SimulatedProcess, facts: HostFacts, t: float) -> Circumstances:
+    def _circumstances(self, process: SimulatedProcess, facts: HostFacts, t: float) -> ProcessContext:
         population = self._world.population
         ancestors = []
         parent = population.alive(process.parent, t)
@@ -90,7 +90,7 @@ class SimulatedInvestigator:
         terminal = f"pts/{process.session % 23}" if multiplexed else None
         environment = self._host.environment_of(process)
         children = [p.key for p in population.processes.values() if p.parent == process.pid and p.ends_at > t]
-        return Circumstances(
+        return ProcessContext(
             facts=facts,
             read_at=time.time(),
             owner=owner_from(

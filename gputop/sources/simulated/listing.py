@@ -8,7 +8,7 @@ from typing import Final
 from gputop.model import GpuProcess, MigInstance
 from gputop.sources.simulated.gpu import SimulatedGpu
 from gputop.sources.simulated.machines.gpu_models import MIB
-from gputop.sources.simulated.population import SimulatedProcess, Use
+from gputop.sources.simulated.population import GpuShare, SimulatedProcess
 from gputop.sources.simulated.workloads import REST, TICK, Load
 
 CONTEXT_OVERHEAD: Final = 43 * MIB  # used minus the sum over pids of an H200 with seven processes
@@ -48,7 +48,7 @@ class Rows:
             self._known = {(row.pid, row.gpu_instance_id): row for row in found}
         return tuple(found), sum(row.memory_bytes or 0 for row in found)
 
-    def _row(self, process: SimulatedProcess, use: Use, memory: int, load: Load, exists: bool) -> GpuProcess:
+    def _row(self, process: SimulatedProcess, use: GpuShare, memory: int, load: Load, exists: bool) -> GpuProcess:
         gpu = self._gpu
         if gpu.instances:  # per-process utilization is not supported with MIG
             compute_instance = None if use.instance is None else 0

@@ -13,7 +13,7 @@ from gputop.sources.simulated.population import Population, SimulatedProcess
 
 
 @dataclass(slots=True)
-class World:
+class SimulatedWorld:
     """What source, host and signals share. ``now()`` is seconds of the story; hold ``lock`` around everything else.
 
     The state is a function of scenario, seed, time and the signals sent so far, however often somebody looks. The

@@ -22,7 +22,7 @@ NEVER: Final = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class GpuShare:
     """One process's share of one GPU (or MIG instance)."""
 
     gpu: int
@@ -46,7 +46,7 @@ class SimulatedProcess:
     user: str
     uid: int
     started: float
-    uses: tuple[Use, ...] = ()
+    uses: tuple[GpuShare, ...] = ()
     cpu_rest: float = 0.0
     cpu_busy: float = 0.0  # added while its GPU is fully busy
     rss: int = 8 * MIB
@@ -77,7 +77,7 @@ class SimulatedProcess:
     def key(self) -> ProcessKey:
         return ProcessKey(self.pid, self.start_ticks)
 
-    def load(self, use: Use, t: float) -> Load:
+    def load(self, use: GpuShare, t: float) -> Load:
         if self.stopped or self.stuck or not self.started <= t < self.ends_at:
             return REST
         return use.workload.load(t)
@@ -99,7 +99,7 @@ class Population:
 
     gpu_count: int
     processes: dict[int, SimulatedProcess] = field(default_factory=dict)
-    on_gpu: list[list[tuple[SimulatedProcess, Use]]] = field(default_factory=list)
+    on_gpu: list[list[tuple[SimulatedProcess, GpuShare]]] = field(default_factory=list)
     version: int = 0  # changes whenever somebody comes, goes or is signalled
     _queue: list[tuple[float, int, Callable[[float], None]]] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=itertools.count)

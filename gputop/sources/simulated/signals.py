@@ -6,17 +6,17 @@ import signal
 from collections.abc import Collection
 
 from gputop.model import ProcessKey
-from gputop.signals.protocol import Hold, Outcome, Result, Target
-from gputop.signals.scope import Kin, kin_among
+from gputop.signals.protocol import Outcome, ProcessHandle, Result, Target
+from gputop.signals.scope import RelatedProcesses, related_among
 from gputop.sources.simulated.host import SimulatedHost
-from gputop.sources.simulated.machine import World
+from gputop.sources.simulated.machine import SimulatedWorld
 from gputop.sources.simulated.population import SimulatedProcess
 
 
 class SimulatedHold:
     """A grip on one simulated process: a pid that is reused later is another one."""
 
-    def __init__(self, world: World, process: SimulatedProcess, target: Target) -> None:
+    def __init__(self, world: SimulatedWorld, process: SimulatedProcess, target: Target) -> None:
         self.target = target
         self._world = world
         self._process = process
@@ -57,10 +57,10 @@ class SimulatedHold:
 class SimulatedSignals:
     """The way to end simulated processes."""
 
-    def __init__(self, world: World, host: SimulatedHost) -> None:
+    def __init__(self, world: SimulatedWorld, host: SimulatedHost) -> None:
         self._world, self._host = world, host
 
-    def hold(self, target: Target) -> Hold | Result:
+    def hold(self, target: Target) -> ProcessHandle | Result:
         pid, ticks = target.key
         with self._world.lock:
             t = self._world.now()
@@ -77,11 +77,11 @@ class SimulatedSignals:
                 return Result(target, Outcome.PID_REUSED, f"{pid} is another process now: nothing sent")
             return SimulatedHold(self._world, process, target)
 
-    def kin(self, of: Collection[ProcessKey]) -> Kin:
+    def kin(self, of: Collection[ProcessKey]) -> RelatedProcesses:
         with self._world.lock:
             t = self._world.now()
             living = [p for p in self._world.population.processes.values() if p.started <= t < p.ends_at]
-            return kin_among([self._host.facts_of(process, t) for process in living], of)
+            return related_among([self._host.facts_of(process, t) for process in living], of)
 
 
 def _name(number: int) -> str:

@@ -11,7 +11,7 @@ from gputop.sources import Reading, SourceError
 from gputop.sources.simulated.facts import Facts
 from gputop.sources.simulated.gpu import Physics, SimulatedGpu
 from gputop.sources.simulated.listing import CONTEXT_OVERHEAD, Rows, percent, tenths
-from gputop.sources.simulated.machine import World
+from gputop.sources.simulated.machine import SimulatedWorld
 from gputop.sources.simulated.machines.gpu_models import MIB
 
 LOST: Final = "GPU is lost: it has fallen off the bus (Xid 79); reset it with `nvidia-smi -r` or reboot"
@@ -26,7 +26,7 @@ class SimulatedSource:
 
     name = "simulated"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimulatedWorld) -> None:
         self._world = world
         self._closed = threading.Event()
         self._rows = [Rows(gpu) for gpu in world.gpus]

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gputop.torch_files.snapshot.frames import Frame
-from gputop.torch_files.snapshot.groups import Filter, by_stack
-from gputop.torch_files.snapshot.snapshot import Device
+from gputop.torch_files.snapshot.groups import AllocationFilter, by_stack
+from gputop.torch_files.snapshot.snapshot import DeviceSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,9 @@ class Difference:
         return self.after_count - self.before_count
 
 
-def difference(before: Device, after: Device, at_peak: bool = False, only: Filter | None = None) -> list[Difference]:
+def difference(
+    before: DeviceSnapshot, after: DeviceSnapshot, at_peak: bool = False, only: AllocationFilter | None = None
+) -> list[Difference]:
     """What is held at both dumps (or peaks) by folded stack; the largest change first. Stacks are the same if their
     frames are: numbers of different files have nothing to do with each other."""
     sides = [_held(device, at_peak, only) for device in (before, after)]
@@ -40,7 +42,9 @@ def difference(before: Device, after: Device, at_peak: bool = False, only: Filte
     return sorted(found, key=lambda d: (-abs(d.bytes), -abs(d.count), -d.after_bytes))
 
 
-def _held(device: Device, at_peak: bool, only: Filter | None) -> dict[tuple[Frame, ...], tuple[int, int]]:
+def _held(
+    device: DeviceSnapshot, at_peak: bool, only: AllocationFilter | None
+) -> dict[tuple[Frame, ...], tuple[int, int]]:
     rows: Iterable[int] = device.rows_at(device.peak[0] if at_peak else device.last)
     if only:
         rows = only.rows(device, rows)

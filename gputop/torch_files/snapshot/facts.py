@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gputop.torch_files.snapshot.groups import Filter, by_stack
+from gputop.torch_files.snapshot.groups import AllocationFilter, by_stack
 from gputop.torch_files.snapshot.leaks import leaks, steps
 from gputop.torch_files.snapshot.oom import out_of_memory
 from gputop.torch_files.snapshot.overview import coverage, overview
-from gputop.torch_files.snapshot.snapshot import Device, Snapshot
+from gputop.torch_files.snapshot.snapshot import DeviceSnapshot, MemorySnapshot
 
 SCHEMA = 1
 
 
 def facts(
-    snapshot: Snapshot, devices: Sequence[Device], top: int = 10, wanted: Filter | None = None, all_frames: bool = False
+    snapshot: MemorySnapshot,
+    devices: Sequence[DeviceSnapshot],
+    top: int = 10,
+    wanted: AllocationFilter | None = None,
+    all_frames: bool = False,
 ) -> dict[str, Any]:
     """Everything in figures. *top*: how many stacks are listed; *wanted*: of which allocations."""
     return {
@@ -25,11 +29,11 @@ def facts(
         "form": snapshot.form,
         "trace_entries": snapshot.entries,
         "allocator_settings": snapshot.settings,
-        "devices": [_device(device, top, wanted or Filter(), all_frames) for device in devices],
+        "devices": [_device(device, top, wanted or AllocationFilter(), all_frames) for device in devices],
     }
 
 
-def _device(device: Device, top: int, wanted: Filter, all_frames: bool) -> dict[str, Any]:
+def _device(device: DeviceSnapshot, top: int, wanted: AllocationFilter, all_frames: bool) -> dict[str, Any]:
     totals = overview(device).totals
     told = coverage(device)
     has_trace = device.entries > 0
@@ -84,19 +88,19 @@ def _device(device: Device, top: int, wanted: Filter, all_frames: bool) -> dict[
     }
 
 
-def _top(device: Device, rows: Iterable[int], top: int, all_frames: bool) -> list[dict[str, Any]]:
+def _top(device: DeviceSnapshot, rows: Iterable[int], top: int, all_frames: bool) -> list[dict[str, Any]]:
     return [
         {"bytes": group.bytes, "count": group.count, "frames": frames_of(device, group.stack)}
         for group in by_stack(device, rows, not all_frames)[:top]
     ]
 
 
-def frames_of(device: Device, stack: int) -> list[dict[str, Any]]:
+def frames_of(device: DeviceSnapshot, stack: int) -> list[dict[str, Any]]:
     """The frames of a stack, the innermost first."""
     return [frame._asdict() for frame in device.snapshot.frames.frames(stack)]
 
 
-def _oom(device: Device, entry: int, free: int | None) -> dict[str, Any]:
+def _oom(device: DeviceSnapshot, entry: int, free: int | None) -> dict[str, Any]:
     told = out_of_memory(device, entry, free)
     return {
         "event_index": entry,
@@ -114,7 +118,7 @@ def _oom(device: Device, entry: int, free: int | None) -> dict[str, Any]:
     }
 
 
-def _leaks(device: Device, top: int, wanted: Filter) -> list[dict[str, Any]]:
+def _leaks(device: DeviceSnapshot, top: int, wanted: AllocationFilter) -> list[dict[str, Any]]:
     cut = steps(device)
     return [
         {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gputop import units
-from gputop.torch_files.snapshot.snapshot import Device
+from gputop.torch_files.snapshot.snapshot import DeviceSnapshot
 
 #: The terms of a filter, for help texts.
 TERMS: Final = (
@@ -22,7 +22,7 @@ _SIZE_TERM: Final = re.compile(r"size(>=|<=|>|<)(.+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class AllocationFilter:
     """Which allocations are looked at. An empty one lets all through."""
 
     text: str = ""
@@ -35,7 +35,7 @@ class Filter:
     def __bool__(self) -> bool:
         return bool(self.words or self.least or self.most is not None or self.streams or self.pools)
 
-    def rows(self, device: Device, rows: Iterable[int]) -> list[int]:
+    def rows(self, device: DeviceSnapshot, rows: Iterable[int]) -> list[int]:
         """Those of *rows* (allocations) that are wanted."""
         if not self:
             return list(rows)
@@ -60,14 +60,14 @@ class Filter:
                 found.append(row)
         return found
 
-    def stack(self, device: Device, stack: int) -> bool:
+    def stack(self, device: DeviceSnapshot, stack: int) -> bool:
         """Whether the words are in (or not in) a stack."""
         if not self.words:
             return True
         text = device.snapshot.frames.text(stack).casefold()
         return all((word in text) == wanted for wanted, word in self.words)
 
-    def _place(self, device: Device, stream: int, pool: int) -> bool:
+    def _place(self, device: DeviceSnapshot, stream: int, pool: int) -> bool:
         snapshot = device.snapshot
         names = {snapshot.stream_words(stream), str(snapshot.streams[stream])}
         if any((word in names) != wanted for wanted, word in self.streams):
@@ -80,7 +80,7 @@ class Filter:
         return not any((word in pool_names) != wanted for wanted, word in self.pools)
 
 
-def parse_filter(text: str) -> Filter:
+def parse_filter(text: str) -> AllocationFilter:
     """The filter that *text* asks for. Raises ValueError in words."""
     words: list[tuple[bool, str]] = []
     streams: list[tuple[bool, str]] = []
@@ -107,7 +107,7 @@ def parse_filter(text: str) -> Filter:
             pools.append((wanted, value.casefold()))
         else:
             words.append((wanted, term.casefold()))
-    return Filter(text.strip(), tuple(words), least, most, tuple(streams), tuple(pools))
+    return AllocationFilter(text.strip(), tuple(words), least, most, tuple(streams), tuple(pools))
 
 
 def _number(value: str) -> str:
@@ -120,7 +120,7 @@ def _number(value: str) -> str:
 
 
 @dataclass(slots=True)
-class Group:
+class StackGroup:
     """Allocations of one stack."""
 
     stack: int
@@ -130,15 +130,15 @@ class Group:
     oldest: int = 0  # the entry of the first of them, -1: before the trace
 
 
-def by_stack(device: Device, rows: Iterable[int], folded: bool = True) -> list[Group]:
+def by_stack(device: DeviceSnapshot, rows: Iterable[int], folded: bool = True) -> list[StackGroup]:
     """*rows* (allocations) by their stacks, folded to the user's frames or whole; the most bytes first."""
-    of_stack: dict[int, Group] = {}
+    of_stack: dict[int, StackGroup] = {}
     stacks, sizes, births = device.row_stack, device.row_size, device.row_birth
     for row in rows:
         stack, size, birth = stacks[row], sizes[row], births[row]
         group = of_stack.get(stack)
         if group is None:
-            group = of_stack[stack] = Group(stack, oldest=birth)
+            group = of_stack[stack] = StackGroup(stack, oldest=birth)
         group.bytes += size
         group.count += 1
         if size > group.largest:
@@ -149,15 +149,15 @@ def by_stack(device: Device, rows: Iterable[int], folded: bool = True) -> list[G
     return sorted(groups, key=lambda group: (-group.bytes, -group.count, group.stack))
 
 
-def merged(device: Device, groups: Iterable[Group]) -> list[Group]:
+def merged(device: DeviceSnapshot, groups: Iterable[StackGroup]) -> list[StackGroup]:
     """Groups whose folded stacks are the same, as one."""
     fold = device.snapshot.frames.folded
-    found: dict[int, Group] = {}
+    found: dict[int, StackGroup] = {}
     for group in groups:
         stack = fold(group.stack)
         into = found.get(stack)
         if into is None:
-            found[stack] = Group(stack, group.bytes, group.count, group.largest, group.oldest)
+            found[stack] = StackGroup(stack, group.bytes, group.count, group.largest, group.oldest)
             continue
         into.bytes += group.bytes
         into.count += group.count
@@ -166,7 +166,7 @@ def merged(device: Device, groups: Iterable[Group]) -> list[Group]:
     return list(found.values())
 
 
-def stack_title(device: Device, stack: int) -> str:
+def stack_title(device: DeviceSnapshot, stack: int) -> str:
     """The innermost frame of a stack in a few words: ``train.py:41 step``."""
     frames = device.snapshot.frames.frames(stack)
     if not frames:

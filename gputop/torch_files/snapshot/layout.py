@@ -9,7 +9,7 @@ from typing import Final
 from gputop import units
 from gputop.torch_files.snapshot.overview import PoolKey
 from gputop.torch_files.snapshot.replay import SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_MAP, SEGMENT_UNMAP
-from gputop.torch_files.snapshot.snapshot import INACTIVE, Device
+from gputop.torch_files.snapshot.snapshot import INACTIVE, DeviceSnapshot
 
 _ROUND: Final = 512  # a block's size is a multiple
 _UNSPLIT: Final = units.MIB  # a large block is not split when less than this would be left
@@ -23,7 +23,7 @@ class Free:
     key: PoolKey
 
 
-def free_at_dump(device: Device) -> list[Free]:
+def free_at_dump(device: DeviceSnapshot) -> list[Free]:
     """The free blocks of the dump."""
     return [
         Free(device.block_size[block], _key(device, device.block_segment[block]))
@@ -32,11 +32,11 @@ def free_at_dump(device: Device) -> list[Free]:
     ]
 
 
-def _key(device: Device, segment: int) -> PoolKey:
+def _key(device: DeviceSnapshot, segment: int) -> PoolKey:
     return PoolKey(device.segment_pool[segment], device.segment_stream[segment], bool(device.segment_small[segment]))
 
 
-def free_at(device: Device, moment: int) -> list[Free]:
+def free_at(device: DeviceSnapshot, moment: int) -> list[Free]:
     """The free ranges of an earlier moment, from the segments and allocations of then. Where a large block was left
     unsplit the rest of it (under 1 MiB) belongs to it; nothing that a large request could have used."""
     ranges = _segments_at(device, moment)
@@ -61,7 +61,7 @@ def free_at(device: Device, moment: int) -> list[Free]:
     return found
 
 
-def _segments_at(device: Device, moment: int) -> dict[int, tuple[int, PoolKey]]:
+def _segments_at(device: DeviceSnapshot, moment: int) -> dict[int, tuple[int, PoolKey]]:
     """start: (size, who) of each range that was reserved then, from the dump's backwards."""
     ranges = {
         device.segment_address[segment]: (device.segment_size[segment], _key(device, segment))
@@ -107,7 +107,7 @@ class SegmentUse:
         return self.size - self.active if self.active else 0
 
 
-def segment_uses(device: Device) -> list[SegmentUse]:
+def segment_uses(device: DeviceSnapshot) -> list[SegmentUse]:
     """All segments of the dump, those first that waste the most."""
     uses = []
     for segment in range(device.segments):

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from itertools import compress
 from typing import Final
 
-from gputop.torch_files.snapshot.groups import Filter
-from gputop.torch_files.snapshot.snapshot import ALLOC, Device
+from gputop.torch_files.snapshot.groups import AllocationFilter
+from gputop.torch_files.snapshot.snapshot import ALLOC, DeviceSnapshot
 
 PARTS: Final = 12  # of a trace whose steps are not known
 _MOST_STEPS: Final = 60
@@ -38,7 +38,7 @@ class Steps:
         return max(0, bisect.bisect_right(self.starts, entry) - 1)
 
 
-def steps(device: Device) -> Steps:
+def steps(device: DeviceSnapshot) -> Steps:
     """By annotations such as ``step 12`` or ``ProfilerStep#12``, by metadata, else in equal parts."""
     found = _annotated(device) or _noted(device)
     if found is not None:
@@ -51,7 +51,7 @@ def steps(device: Device) -> Steps:
     return Steps(tuple(device.entries * n // parts for n in range(parts)), f"{parts} equal parts of the trace", "part")
 
 
-def _annotated(device: Device) -> tuple[list[int], str] | None:
+def _annotated(device: DeviceSnapshot) -> tuple[list[int], str] | None:
     if not device.has_times:
         return None
     times: dict[str, list[int]] = {}
@@ -66,7 +66,7 @@ def _annotated(device: Device) -> tuple[list[int], str] | None:
     return (starts, name) if len(starts) >= 3 else None
 
 
-def _noted(device: Device) -> tuple[list[int], str] | None:
+def _noted(device: DeviceSnapshot) -> tuple[list[int], str] | None:
     notes = device.snapshot.notes
     of_steps = [bool(_STEP.search(note) and _DIGITS.search(note)) for note in notes]
     if not any(of_steps):
@@ -100,7 +100,7 @@ class Leak:
         return self.bytes / max(1, len(self.by_step) - first)
 
 
-def leaks(device: Device, cut: Steps | None = None, only: Filter | None = None) -> list[Leak]:
+def leaks(device: DeviceSnapshot, cut: Steps | None = None, only: AllocationFilter | None = None) -> list[Leak]:
     """Stacks that left something behind within the trace; those that do so step after step come first."""
     cut = cut or steps(device)
     fold = device.snapshot.frames.folded
@@ -121,7 +121,7 @@ def leaks(device: Device, cut: Steps | None = None, only: Filter | None = None) 
     return sorted(found.values(), key=lambda leak: (not leak.growing, -leak.bytes, leak.stack))
 
 
-def _count_freed(device: Device, found: dict[int, Leak]) -> None:
+def _count_freed(device: DeviceSnapshot, found: dict[int, Leak]) -> None:
     fold = device.snapshot.frames.folded
     allocs = Counter(compress(device.stack, bytes(device.action).translate(_IS_ALLOC)))
     for stack, count in allocs.items():

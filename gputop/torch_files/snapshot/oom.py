@@ -17,7 +17,7 @@ from gputop.torch_files.snapshot.replay import (
     SEGMENT_MAP,
     SEGMENT_UNMAP,
 )
-from gputop.torch_files.snapshot.snapshot import Device
+from gputop.torch_files.snapshot.snapshot import DeviceSnapshot
 from gputop.torch_files.words import size
 
 _SMALL: Final = units.MIB  # a request up to this is served from small segments
@@ -48,7 +48,7 @@ class OutOfMemory:
     advice: tuple[str, ...]
 
 
-def out_of_memory(device: Device, entry: int, device_free: int | None) -> OutOfMemory:
+def out_of_memory(device: DeviceSnapshot, entry: int, device_free: int | None) -> OutOfMemory:
     """Explain the ``oom`` entry *entry*."""
     asked, stream = int(device.size[entry]), int(device.stream[entry])
     exact = not any(code in _CHANGES for code in bytes(device.action[entry + 1 :]))
@@ -98,7 +98,7 @@ def out_of_memory(device: Device, entry: int, device_free: int | None) -> OutOfM
 
 
 def _explain(
-    device: Device,
+    device: DeviceSnapshot,
     asked: int,
     device_free: int | None,
     live: int,

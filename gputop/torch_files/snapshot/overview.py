@@ -13,7 +13,7 @@ from typing import Final
 
 from gputop import units
 from gputop.torch_files import words as words_of
-from gputop.torch_files.snapshot.snapshot import ALLOCATED, HOST, INACTIVE, Device
+from gputop.torch_files.snapshot.snapshot import ALLOCATED, HOST, INACTIVE, DeviceSnapshot
 
 _SMALL_GRANULE: Final = 2 * units.MIB  # what an expandable segment maps and unmaps at a time
 _LARGE_GRANULE: Final = 20 * units.MIB
@@ -70,7 +70,7 @@ class Overview:
 
 
 @lru_cache(64)
-def overview(device: Device) -> Overview:
+def overview(device: DeviceSnapshot) -> Overview:
     """Sums over the device's segments."""
     whole = Totals()
     pools: dict[PoolKey, Totals] = {}
@@ -83,7 +83,7 @@ def overview(device: Device) -> Overview:
     return Overview(whole, dict(sorted(pools.items(), key=lambda item: -item[1].reserved)))
 
 
-def _add(device: Device, segment: int, sums: tuple[Totals, ...]) -> None:
+def _add(device: DeviceSnapshot, segment: int, sums: tuple[Totals, ...]) -> None:
     first, after = device.segment_block[segment], device.segment_block[segment + 1]
     size = device.segment_size[segment]
     expandable = bool(device.segment_expandable[segment])
@@ -123,7 +123,7 @@ def _add(device: Device, segment: int, sums: tuple[Totals, ...]) -> None:
             total.free_squares += sum([float(part) ** 2 for part in free])
 
 
-def _whole_granules(device: Device, segment: int, block: int) -> int:
+def _whole_granules(device: DeviceSnapshot, segment: int, block: int) -> int:
     """What of a free block an expandable segment can unmap."""
     granule = _SMALL_GRANULE if device.segment_small[segment] else _LARGE_GRANULE
     start = device.block_address[block] - device.segment_address[segment]
@@ -151,7 +151,7 @@ class Coverage:
 
 
 @lru_cache(64)
-def coverage(device: Device) -> Coverage:
+def coverage(device: DeviceSnapshot) -> Coverage:
     """What the trace of *device* covers."""
     explained = held = without = without_before = 0
     for row, death in enumerate(device.row_death):
@@ -180,7 +180,7 @@ def coverage(device: Device) -> Coverage:
     )
 
 
-def coverage_words(device: Device) -> list[str]:
+def coverage_words(device: DeviceSnapshot) -> list[str]:
     """The same in sentences, the most important first."""
     told = coverage(device)
     if not told.entries:

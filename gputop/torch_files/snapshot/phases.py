@@ -6,7 +6,7 @@ import bisect
 from dataclasses import dataclass
 from functools import lru_cache
 
-from gputop.torch_files.snapshot.snapshot import Device
+from gputop.torch_files.snapshot.snapshot import DeviceSnapshot
 
 _DEEPEST = 16
 
@@ -24,7 +24,7 @@ class Phases:
 
 
 @lru_cache(16)
-def phases(device: Device) -> Phases:
+def phases(device: DeviceSnapshot) -> Phases:
     """The ranges of *device*, from external_annotations (torch 2.5 and later)."""
     open_: list[str] = []
     times: list[int] = []

@@ -1,6 +1,6 @@
 """A memory snapshot of PyTorch's caching allocator: ``torch.cuda.memory._dump_snapshot()`` and its relatives.
 
-:func:`open_snapshot` reads a file without running anything of it (safe_pickle.py) and gives a :class:`Snapshot` of
+:func:`open_snapshot` reads a file without running anything of it (safe_pickle.py) and gives a :class:`MemorySnapshot` of
 mapped columns; the analyses beside this module (snapshot_overview.py, …) work on these.
 
 Moments are entries of a device's trace: moment *n* is after entry *n*, -1 before the first, ``last`` after the last
@@ -45,7 +45,7 @@ __all__ = [
 _DIGESTER: Final = "gputop.torch_files.snapshot.reader:write"
 
 
-def open_snapshot(path: Path, progress: Progress | None = None) -> Snapshot:
+def open_snapshot(path: Path, progress: Progress | None = None) -> MemorySnapshot:
     """Read the snapshot at *path*: any form since torch 1.8, pickle protocols 2 to 5, plain or gzip.
 
     Raises UnreadableFile with one sentence for whatever is wrong with it.
@@ -53,7 +53,7 @@ def open_snapshot(path: Path, progress: Progress | None = None) -> Snapshot:
     with digest(path, _DIGESTER, progress) as file:
         size = path.stat().st_size
         header, found = columns.read(file)
-    return Snapshot(path, size, header, found)
+    return MemorySnapshot(path, size, header, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Annotation:
     stage: str  # START, END or nothing
 
 
-class Snapshot:
+class MemorySnapshot:
     """What one file holds. Devices that it says nothing of are left out."""
 
     def __init__(self, path: Path, file_bytes: int, header: dict[str, Any], found: dict[str, Column]) -> None:
@@ -79,7 +79,9 @@ class Snapshot:
         self.pools: list[tuple[int, int] | None] = [pool and tuple(pool) for pool in header["pools"]]
         self.notes: list[str] = header["notes"]
         self.devices = [
-            Device(self, facts, {name.partition(".")[2]: c for name, c in found.items() if name.startswith(f"{n}.")})
+            DeviceSnapshot(
+                self, facts, {name.partition(".")[2]: c for name, c in found.items() if name.startswith(f"{n}.")}
+            )
             for n, facts in enumerate(header["devices"])
         ]
 
@@ -87,7 +89,7 @@ class Snapshot:
     def name(self) -> str:
         return self.path.name
 
-    def device(self, number: int) -> Device | None:
+    def device(self, number: int) -> DeviceSnapshot | None:
         return next((device for device in self.devices if device.number == number), None)
 
     @property
@@ -110,10 +112,10 @@ class Snapshot:
         return "unknown" if pool is None else "default" if pool == (0, 0) else f"{pool[0]},{pool[1]}"
 
 
-class Device:
+class DeviceSnapshot:
     """One device of a snapshot: its segments and blocks at the dump, its trace, and what was held when."""
 
-    def __init__(self, snapshot: Snapshot, facts: dict[str, Any], found: dict[str, Column]) -> None:
+    def __init__(self, snapshot: MemorySnapshot, facts: dict[str, Any], found: dict[str, Column]) -> None:
         self.snapshot, self._facts, self._columns = snapshot, facts, found
         self.number: int = facts["device"]
         self.entries: int = facts["entries"]

@@ -6,16 +6,20 @@ from collections.abc import Sequence
 
 from gputop.model import clean_text
 from gputop.torch_files.snapshot.diff import difference
-from gputop.torch_files.snapshot.groups import Filter, by_stack, stack_title
+from gputop.torch_files.snapshot.groups import AllocationFilter, by_stack, stack_title
 from gputop.torch_files.snapshot.leaks import leaks, steps
 from gputop.torch_files.snapshot.oom import out_of_memory
 from gputop.torch_files.snapshot.overview import Totals, coverage_words, overview
-from gputop.torch_files.snapshot.snapshot import Device, Snapshot
+from gputop.torch_files.snapshot.snapshot import DeviceSnapshot, MemorySnapshot
 from gputop.torch_files.words import percent, signed, size
 
 
 def summary(
-    snapshot: Snapshot, devices: Sequence[Device], top: int = 10, wanted: Filter | None = None, all_frames: bool = False
+    snapshot: MemorySnapshot,
+    devices: Sequence[DeviceSnapshot],
+    top: int = 10,
+    wanted: AllocationFilter | None = None,
+    all_frames: bool = False,
 ) -> str:
     """The page."""
     lines = [f"{clean_text(snapshot.name)}: {size(snapshot.file_bytes)}, {snapshot.form}"]
@@ -24,11 +28,11 @@ def summary(
             "It holds no segments and no trace: CUDA was not used, or another allocator was (cudaMallocAsync)."
         )
     for device in devices:
-        lines += ["", *_device(device, top, wanted or Filter(), all_frames)]
+        lines += ["", *_device(device, top, wanted or AllocationFilter(), all_frames)]
     return "\n".join(lines) + "\n"
 
 
-def figures(device: Device, totals: Totals) -> list[tuple[str, str, str]]:
+def figures(device: DeviceSnapshot, totals: Totals) -> list[tuple[str, str, str]]:
     """(what, how much, what that means) of a device at the dump."""
     unknown = not device.has_requested
     split = totals.fragmentation
@@ -51,7 +55,7 @@ def _private(totals: Totals) -> str:
     return f", but {size(kept)} of it only when its private pools are gone" if kept else ""
 
 
-def _device(device: Device, top: int, wanted: Filter, all_frames: bool) -> list[str]:
+def _device(device: DeviceSnapshot, top: int, wanted: AllocationFilter, all_frames: bool) -> list[str]:
     totals = overview(device).totals
     lines = [device.label]
     lines += [f"  {what:<15} {much:>8}  {words}" for what, much, words in figures(device, totals)]
@@ -78,7 +82,7 @@ def _device(device: Device, top: int, wanted: Filter, all_frames: bool) -> list[
     return lines
 
 
-def _leaks(device: Device, top: int, wanted: Filter) -> list[str]:
+def _leaks(device: DeviceSnapshot, top: int, wanted: AllocationFilter) -> list[str]:
     cut = steps(device)
     growing = [leak for leak in leaks(device, cut, wanted) if leak.growing][:top]
     if not growing:
@@ -91,13 +95,15 @@ def _leaks(device: Device, top: int, wanted: Filter) -> list[str]:
     return lines
 
 
-def counterpart(before: Snapshot, after: Snapshot, device: Device) -> Device | None:
+def counterpart(before: MemorySnapshot, after: MemorySnapshot, device: DeviceSnapshot) -> DeviceSnapshot | None:
     """The device of *before* that *device* of *after* is compared with: its own, or the only one of each (ranks)."""
     alone = len(before.devices) == len(after.devices) == 1
     return before.devices[0] if alone else before.device(device.number)
 
 
-def compared(before: Snapshot, after: Snapshot, top: int = 10, wanted: Filter | None = None) -> str:
+def compared(
+    before: MemorySnapshot, after: MemorySnapshot, top: int = 10, wanted: AllocationFilter | None = None
+) -> str:
     """What the second holds more or less than the first, device by device."""
     lines = [f"{clean_text(after.name)} compared with {clean_text(before.name)}"]
     for device in after.devices:

@@ -22,7 +22,7 @@ class Peak(NamedTuple):
     reserved: int
 
 
-class Curve:
+class MemoryCurve:
     """One device. Without torch's totals, allocated counts from 0 at the start of the trace; -1 reserved: not told."""
 
     def __init__(self, events: TraceEvents, number: int) -> None:

@@ -32,7 +32,7 @@ COLUMNS: Final = {
 
 
 @dataclass(slots=True)
-class Row:
+class OpRow:
     """Sums over the calls of one op. Memory in bytes, times in µs."""
 
     name: str
@@ -166,7 +166,7 @@ class OpTree:
             op = self._parent[op]
         return found[::-1]
 
-    def rows(self, by_shape: bool, stack_depth: int) -> list[Row]:
+    def rows(self, by_shape: bool, stack_depth: int) -> list[OpRow]:
         """See Trace.rows()."""
         events = self.events
         start, end, kind, parent, gone = events.start, events.end, events.kind, self._parent, self._gone
@@ -231,12 +231,12 @@ class OpTree:
             shape = events.shapes.texts[key[2]] if key[2] >= 0 else "[]" if by_shape else ""
             stack = callers.stacks[key[3]] if callers is not None else ()
             times = (value / 1000 for value in sums[7:])
-            found.append(Row(events.names.texts[key[0]], key[1], shape, stack, *sums[:7], *times))
+            found.append(OpRow(events.names.texts[key[0]], key[1], shape, stack, *sums[:7], *times))
         alone = self._alone()
         alone.shape = "[]" if by_shape else ""
         return [*found, alone] if alone.calls else found
 
-    def _alone(self) -> Row:
+    def _alone(self) -> OpRow:
         """Memory events in no op at all: torch's rows "[memory]"."""
         events, memory = self.events, self._memory
         inside = array("i", [0]) * (len(memory.at) + 1)
@@ -244,7 +244,7 @@ class OpTree:
             if events.kind[op] not in (DEVICE, DEVICE_ANNOTATION) and (self._python or events.kind[op] != PYTHON):
                 inside[bisect_left(memory.at, events.start[op])] += 1
                 inside[bisect_right(memory.at, events.end[op])] -= 1
-        row = Row(MEMORY, CPU, "")
+        row = OpRow(MEMORY, CPU, "")
         depth = 0
         for n in range(len(memory.at)):
             depth += inside[n]

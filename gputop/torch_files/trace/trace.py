@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gputop.torch_files.trace.callers import ENGINE, is_users
-from gputop.torch_files.trace.curve import Curve
+from gputop.torch_files.trace.curve import MemoryCurve
 from gputop.torch_files.trace.file import ProfilerFile, Progress, UnreadableTrace
 from gputop.torch_files.trace.reader import ANNOTATION, CPU, DEVICE, PYTHON, TraceEvents, read
-from gputop.torch_files.trace.table import OpTree, Row
+from gputop.torch_files.trace.table import OpRow, OpTree
 from gputop.torch_files.trace.timeline import MemoryTimeline, is_timeline, read_timeline
 
 _BEYOND: Final = "damaged: its figures sum up to more than 63 bits"
@@ -38,16 +38,16 @@ class Trace:
 
     path: Path
     events: TraceEvents
-    curves: list[Curve] = field(default_factory=list)
+    curves: list[MemoryCurve] = field(default_factory=list)
     _trees: dict[bool, OpTree] = field(default_factory=dict)
-    _tables: dict[tuple[bool, int, bool], list[Row]] = field(default_factory=dict)
+    _tables: dict[tuple[bool, int, bool], list[OpRow]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, path: Path, events: TraceEvents) -> Trace:
         """Raises UnreadableTrace."""
         trace = cls(path, events)
         try:
-            trace.curves = [Curve(events, number) for number in range(len(events.devices.texts))]
+            trace.curves = [MemoryCurve(events, number) for number in range(len(events.devices.texts))]
         except OverflowError:
             raise UnreadableTrace(_BEYOND) from None
         return trace
@@ -72,7 +72,7 @@ class Trace:
         """Whether Python's functions are in it (with_stack)."""
         return PYTHON in set(self.events.kind)
 
-    def rows(self, by_shape: bool = False, stack_depth: int = 0, python: bool = True) -> list[Row]:
+    def rows(self, by_shape: bool = False, stack_depth: int = 0, python: bool = True) -> list[OpRow]:
         """The table, in order of appearance, as ``key_averages(by_shape, stack_depth)``. Python's functions are rows,
         and parents, where they are in the trace, as in torch from 2.12 on; without *python* they are not, as before.
         *stack_depth* may be FUNCTION: by the innermost function of the user's. Raises UnreadableTrace."""
@@ -84,12 +84,12 @@ class Trace:
                 raise UnreadableTrace(_BEYOND) from None
         return list(self._tables[key])
 
-    def running(self, curve: Curve, event: int) -> tuple[str, ...]:
+    def running(self, curve: MemoryCurve, event: int) -> tuple[str, ...]:
         """What was open when memory changed, on the thread that changed it: ops and frames, the outermost first."""
         texts, name = self.events.names.texts, self.events.name
         return tuple([texts[name[op]] for op in self._running(curve, event)])
 
-    def held(self, curve: Curve, event: int) -> list[Held]:
+    def held(self, curve: MemoryCurve, event: int) -> list[Held]:
         """What was allocated in the trace and held after *event*, by the op that asked for it; the most first."""
         found: dict[Held, list[int]] = {}
         for allocation in curve.held(event):
@@ -99,10 +99,10 @@ class Trace:
         held = [by._replace(bytes=bytes_, blocks=blocks) for by, (bytes_, blocks) in found.items()]
         return sorted(held, key=lambda one: -one.bytes)
 
-    def _running(self, curve: Curve, event: int) -> list[int]:
+    def _running(self, curve: MemoryCurve, event: int) -> list[int]:
         return self._tree(True).running(curve.thread[event], curve.at_ns[event])
 
-    def _asked_for(self, curve: Curve, event: int) -> Held:
+    def _asked_for(self, curve: MemoryCurve, event: int) -> Held:
         """The outermost op that ran, and the innermost frame of the user's: what is inside the one, and between both,
         is torch's."""
         texts, name, kind = self.events.names.texts, self.events.name, self.events.kind

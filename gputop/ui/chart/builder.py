@@ -15,7 +15,7 @@ from typing import Final
 
 from gputop.model import clean_text
 from gputop.sampling.history import History
-from gputop.ui.chart.picture import Curve, Look, Painter, Pane
+from gputop.ui.chart.picture import ChartPane, ChartStyle, Curve, Painter
 from gputop.ui.toolkit.cells import Line
 
 SHARE: Final = 0.025  # of a core, at most
@@ -27,8 +27,8 @@ _MOST_DEBT: Final = 5.0  # seconds that pictures of new sizes (a window dragged 
 class ChartRequest:
     """What is to be drawn. *history* is read when it is; *now* (epoch seconds) is where the time axis ends."""
 
-    panes: tuple[Pane, ...]
-    look: Look
+    panes: tuple[ChartPane, ...]
+    look: ChartStyle
     curves: tuple[Curve, ...]
     history: History
     now: float

@@ -7,7 +7,7 @@ from typing import Final
 
 from gputop.model import Severity
 from gputop.sampling.journal import Event, Kind
-from gputop.ui.chart.picture import Look
+from gputop.ui.chart.picture import ChartStyle
 from gputop.ui.chart.scale import TimeAxis
 from gputop.ui.toolkit.cells import Line, line_width, width
 
@@ -33,7 +33,7 @@ _STYLES: Final = {
 }
 
 
-def with_events(lines: tuple[Line, ...], look: Look, now: float, events: Iterable[Event]) -> tuple[Line, ...]:
+def with_events(lines: tuple[Line, ...], look: ChartStyle, now: float, events: Iterable[Event]) -> tuple[Line, ...]:
     """*lines* of a picture whose axis ends at *now*, with a letter on the axis for each of *events*; where several are
     in one cell, the worst one's."""
     if len(lines) < 3 or len(lines[0]) < 2:

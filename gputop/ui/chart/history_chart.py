@@ -19,10 +19,10 @@ from gputop.sampling.history import METRICS, History
 from gputop.sampling.journal import Journal
 from gputop.ui.chart.builder import ChartBuilder, ChartRequest, Picture
 from gputop.ui.chart.events import with_events
-from gputop.ui.chart.picture import Curve, Look, Pane, empty_axes
+from gputop.ui.chart.picture import ChartPane, ChartStyle, Curve, empty_axes
 from gputop.ui.chart.scale import TimeAxis
 from gputop.ui.toolkit.cells import Line, Span, line_width, width
-from gputop.ui.toolkit.line_widget import Board
+from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.toolkit.palette import gpu_role
 from gputop.ui.view import View
 
@@ -33,7 +33,7 @@ _VALUE_CELLS: Final = {"B": 6, "%": 4, "W": 5, "°C": 5, "B/s": 5, "MHz": 7}
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PanePosition:
     """Where the bordered pane of a metric is, in cells of the widget."""
 
     metric: str
@@ -43,21 +43,21 @@ class Place:
     height: int
 
 
-def arrange(metrics: Sequence[str], width: int, height: int) -> tuple[Place, ...]:
+def arrange(metrics: Sequence[str], width: int, height: int) -> tuple[PanePosition, ...]:
     """Panes side by side as far as they are wide enough, then below each other; what does not fit is left out, but
     never the first."""
     if width < 8 or height < 4 or not metrics:
         return ()
     abreast = max(1, min(len(metrics), (width + _GAP) // (LEAST_PANE_WIDTH + _GAP)))
     rows = max(1, min(-(-len(metrics) // abreast), height // LEAST_PANE_HEIGHT))
-    places: list[Place] = []
+    places: list[PanePosition] = []
     for row in range(rows):
         line = metrics[row * abreast : (row + 1) * abreast]
         y, bottom = row * height // rows, (row + 1) * height // rows
         free = width - _GAP * (len(line) - 1)
         for n, metric in enumerate(line):
             x, right = n * free // len(line), (n + 1) * free // len(line)
-            places.append(Place(metric, x + n * _GAP, y, right - x, bottom - y))
+            places.append(PanePosition(metric, x + n * _GAP, y, right - x, bottom - y))
     return tuple(places)
 
 
@@ -67,7 +67,7 @@ def _cells(line: Line) -> Iterator[Span]:
             yield character, style
 
 
-class HistoryChart(Board, can_focus=True):
+class HistoryChart(LineWidget, can_focus=True):
     """Charts of ``Settings.chart_metrics`` over ``chart_window`` seconds, a curve a GPU."""
 
     DEFAULT_CSS: ClassVar[str] = "HistoryChart { width: 100%; height: 1fr; }"
@@ -137,8 +137,8 @@ class HistoryChart(Board, can_focus=True):
         settings = view.settings
         places = arrange(settings.chart_metrics, self.size.width, self.size.height)
         full = max((gpu.memory_total_bytes for gpu in snapshot.gpus if gpu.memory_total_bytes), default=None)
-        panes = tuple(Pane(place.metric, place.width - 4, place.height - 2, full) for place in places)
-        look = Look(
+        panes = tuple(ChartPane(place.metric, place.width - 4, place.height - 2, full) for place in places)
+        look = ChartStyle(
             float(settings.chart_window),
             settings.chart_newest_right,
             settings.memory_unit,
@@ -151,7 +151,7 @@ class HistoryChart(Board, can_focus=True):
             self.builder.request(ChartRequest(panes, look, curves, history, end, self._jump))
         self._show_panes(places, panes, look, snapshot, view)
 
-    def _end(self, snapshot: Snapshot, look: Look) -> float:
+    def _end(self, snapshot: Snapshot, look: ChartStyle) -> float:
         """Where the time axis ends: now, or such that a moment before its begin is in it."""
         if self._now is None:
             return snapshot.taken_at
@@ -160,7 +160,12 @@ class HistoryChart(Board, can_focus=True):
         return snapshot.taken_at + look.window / 2
 
     def _show_panes(
-        self, places: tuple[Place, ...], panes: tuple[Pane, ...], look: Look, snapshot: Snapshot, view: View
+        self,
+        places: tuple[PanePosition, ...],
+        panes: tuple[ChartPane, ...],
+        look: ChartStyle,
+        snapshot: Snapshot,
+        view: View,
     ) -> None:
         border = "accent" if self.has_focus else "faint"
         picture = self.picture
@@ -178,7 +183,14 @@ class HistoryChart(Board, can_focus=True):
         self.show(_side_by_side(places, blocks))
 
     def _body(
-        self, n: int, pane: Pane, picture: Picture | None, look: Look, view: View, border: str, mark: float | None
+        self,
+        n: int,
+        pane: ChartPane,
+        picture: Picture | None,
+        look: ChartStyle,
+        view: View,
+        border: str,
+        mark: float | None,
     ) -> tuple[Line, ...]:
         """The lines below the title line: the picture between its borders."""
         if picture is None or picture.error is not None:
@@ -198,7 +210,7 @@ class HistoryChart(Board, can_focus=True):
         return (*((left, *line, right) for line in lines), ((bottom, border),))
 
 
-def with_mark(lines: tuple[Line, ...], look: Look, now: float, at: float, stroke: str) -> tuple[Line, ...]:
+def with_mark(lines: tuple[Line, ...], look: ChartStyle, now: float, at: float, stroke: str) -> tuple[Line, ...]:
     """*lines* of a picture whose axis ends at *now*, with a stroke at the time *at*."""
     if len(lines) < 3 or len(lines[0]) < 2:
         return lines
@@ -228,7 +240,7 @@ def _struck(line: Line, at: int, stroke: str) -> Line:
     return tuple(span for span in spans if span[0])
 
 
-def _side_by_side(places: tuple[Place, ...], blocks: list[tuple[Line, ...]]) -> tuple[Line, ...]:
+def _side_by_side(places: tuple[PanePosition, ...], blocks: list[tuple[Line, ...]]) -> tuple[Line, ...]:
     lines: list[Line] = []
     for place, block in zip(places, blocks, strict=True):
         if place.x == 0:
@@ -248,7 +260,7 @@ def _title(metric: str, snapshot: Snapshot, view: View, dropped: int) -> str:
     return f" {view.glyphs.bullet} ".join(parts)
 
 
-def _top(title: str, place: Place, gpus: tuple[Gpu, ...], view: View, border: str) -> Line:
+def _top(title: str, place: PanePosition, gpus: tuple[Gpu, ...], view: View, border: str) -> Line:
     """``╭ title ─────── ■ 0 88.1G  ■ 1 118.3G ─╮``, exactly as wide as its pane."""
     glyphs = view.glyphs
     room = place.width - 4  # the corners, and a rule before the right one and after the left one

@@ -40,7 +40,7 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
-class Pane:
+class ChartPane:
     """One metric in a picture of *width* by *height* cells, axes included. *full*: the largest GPU's memory, bytes."""
 
     metric: str
@@ -50,7 +50,7 @@ class Pane:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ChartStyle:
     """What all panes share. *window* in seconds."""
 
     window: float
@@ -60,11 +60,11 @@ class Look:
     ascii_only: bool = False
 
 
-def blank(pane: Pane) -> tuple[Line, ...]:
+def blank(pane: ChartPane) -> tuple[Line, ...]:
     return (((" " * pane.width, "faint"),),) * pane.height
 
 
-def empty_axes(pane: Pane, look: Look) -> tuple[Line, ...]:
+def empty_axes(pane: ChartPane, look: ChartStyle) -> tuple[Line, ...]:
     """What is shown until the first picture is there: its axes."""
     top = axis_top(pane.metric, None, pane.full, None, look.temperature_unit)
     scale = _scale(pane, top, look)
@@ -107,7 +107,7 @@ class Painter:
         return self._plotext
 
     def paint(
-        self, pane: Pane, look: Look, curves: tuple[Curve, ...], history: History, now: float
+        self, pane: ChartPane, look: ChartStyle, curves: tuple[Curve, ...], history: History, now: float
     ) -> tuple[Line, ...]:
         """``pane.height`` lines of exactly ``pane.width`` cells. Raises ImportError where plotext is not there."""
         if now < self._now:  # the clock was set back
@@ -158,8 +158,8 @@ class Painter:
 
     def _draw(
         self,
-        pane: Pane,
-        look: Look,
+        pane: ChartPane,
+        look: ChartStyle,
         scale: Scale,
         axis: TimeAxis,
         rows: int,
@@ -188,7 +188,7 @@ class Painter:
         return tuple(_ascii(line) for line in lines) if look.ascii_only else tuple(lines)
 
 
-def _scale(pane: Pane, top: float, look: Look) -> Scale:
+def _scale(pane: ChartPane, top: float, look: ChartStyle) -> Scale:
     rows = max(1, pane.height - 2)
     return value_scale(pane.metric, top, rows, look.memory_unit, look.temperature_unit, look.ascii_only)
 
@@ -199,7 +199,7 @@ def _tick_rows(scale: Scale, rows: int) -> dict[int, str]:
 
 
 def _points(
-    rasters: list[Raster], curves: tuple[Curve, ...], axis: TimeAxis, rows: int, top: float, look: Look
+    rasters: list[Raster], curves: tuple[Curve, ...], axis: TimeAxis, rows: int, top: float, look: ChartStyle
 ) -> dict[tuple[int, int], tuple[str, int]]:
     """(character, hue) by (cell column, cell row from the bottom). A cell that curves share has the dots of all of them
     and the hue of the first."""
@@ -225,7 +225,7 @@ def _points(
 
 
 def _end_names(
-    rasters: list[Raster], curves: tuple[Curve, ...], axis: TimeAxis, rows: int, top: float, look: Look
+    rasters: list[Raster], curves: tuple[Curve, ...], axis: TimeAxis, rows: int, top: float, look: ChartStyle
 ) -> dict[tuple[int, int], tuple[str, int]]:
     """The GPUs' indices behind the newest ends of their curves: who is who without colours."""
     newest = max(raster.curve.last // raster.across for raster in rasters)

@@ -15,9 +15,9 @@ from gputop.ui.gpus.cards import card
 from gputop.ui.gpus.lines import Shape, pair, single
 from gputop.ui.gpus.parts import GpuDrawing
 from gputop.ui.gpus.remarks import memory_parts
-from gputop.ui.layout import Plan
+from gputop.ui.layout import ScreenLayout
 from gputop.ui.toolkit.cells import Line, fit
-from gputop.ui.toolkit.line_widget import Board
+from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.view import View
 
 
@@ -30,7 +30,7 @@ def held_by(report: LeakReport, uuid: str) -> str:
     return ""
 
 
-class GpuArea(Board):
+class GpuArea(LineWidget):
     """Focusable: the arrows choose a GPU, Enter opens its details."""
 
     can_focus = True
@@ -53,14 +53,14 @@ class GpuArea(Board):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.selected: str | None = None  # the UUID; shown only while focused
-        self._scene: tuple[Snapshot, History, Plan, View] | None = None
+        self._scene: tuple[Snapshot, History, ScreenLayout, View] | None = None
         self._gpus: tuple[Gpu, ...] = ()
         self._report = LeakReport(0.0)
         self._top = 0  # first line shown
         self._lines_of: list[tuple[int, int, int, int, str]] = []  # y, y after, x, x after, UUID; in lines of all GPUs
 
     def show_snapshot(
-        self, snapshot: Snapshot, gpus: tuple[Gpu, ...], history: History, plan: Plan, view: View
+        self, snapshot: Snapshot, gpus: tuple[Gpu, ...], history: History, plan: ScreenLayout, view: View
     ) -> None:
         self._scene, self._gpus = (snapshot, history, plan, view), gpus
         self._draw_gpus()
@@ -109,7 +109,7 @@ class GpuArea(Board):
             shown.append(((fit(f" {words}: Tab and the arrows scroll", cells), "warning@bar"),))
         self.show(shown)
 
-    def _rows(self, drawings: list[GpuDrawing], plan: Plan, cells: int, view: View) -> list[Line]:
+    def _rows(self, drawings: list[GpuDrawing], plan: ScreenLayout, cells: int, view: View) -> list[Line]:
         shape = Shape.of(drawings, cells, view)
         lines: list[Line] = []
         for drawing in drawings:
@@ -118,7 +118,7 @@ class GpuArea(Board):
             self._lines_of.append((y, len(lines), 0, cells, drawing.gpu.uuid))
         return lines
 
-    def _cards(self, drawings: list[GpuDrawing], plan: Plan, cells: int, view: View) -> list[Line]:
+    def _cards(self, drawings: list[GpuDrawing], plan: ScreenLayout, cells: int, view: View) -> list[Line]:
         lines: list[Line] = []
         abreast = plan.cards_abreast
         for first in range(0, len(drawings), abreast):

@@ -14,14 +14,14 @@ from gputop.ui.gpus.details_text import GpuText
 from gputop.ui.insight import Insight
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.frame import Hint
-from gputop.ui.toolkit.scrolling_page import Part, Sheet
+from gputop.ui.toolkit.scrolling_page import Part, ScrollingPage
 from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.view import View
 
 _LOOK: Final = 0.2  # seconds
 
 
-class GpuScreen(Sheet[None]):
+class GpuScreen(ScrollingPage[None]):
     """Details of the GPU *uuid*. *snapshot_of* gives the newest snapshot, *history* the curves.
 
     *past* is what the application has kept of event reasons; without it their timeline begins now. *insight* knows

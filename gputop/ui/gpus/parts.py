@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from gputop import units
-from gputop.leaks.report import Gap
+from gputop.leaks.report import UnattributedMemory
 from gputop.model import Gpu, MigInstance, Severity
 from gputop.sampling.history import Track, Trend
 from gputop.ui.gpus.remarks import STYLE_OF, MemoryParts, severity_of, temperature_severity
@@ -25,7 +25,7 @@ class GpuDrawing:
     track: Track | None
     now: float
     selected: bool = False
-    gap: Gap | None = None  # memory that nobody accounts for, for long enough to be explained
+    gap: UnattributedMemory | None = None  # memory that nobody accounts for, for long enough to be explained
     held_by: str = ""  # who keeps the dead's memory: "50377 +3"
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from gputop import units
-from gputop.leaks.report import Gap
+from gputop.leaks.report import UnattributedMemory
 from gputop.model import Gpu, GpuProcess, Severity, memory_by_pid
 from gputop.sampling.history import Trend
 from gputop.settings import Settings, Thresholds
@@ -140,7 +140,7 @@ def memory_remark(
     parts: MemoryParts | None,
     trend: Trend | None,
     settings: Settings,
-    gap: Gap | None = None,
+    gap: UnattributedMemory | None = None,
     held_by: str = "",
 ) -> Remark | None:
     """The one thing to say about its memory. *held_by*: who keeps the memory of its dead pids."""

@@ -11,15 +11,15 @@ from gputop.model import ProcessKey, Snapshot
 from gputop.sampling.history import History
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.frame import Hint
-from gputop.ui.toolkit.scrolling_page import Part, Sheet
+from gputop.ui.toolkit.scrolling_page import Part, ScrollingPage
 from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.view import View
-from gputop.why.diagnosis import Trend, diagnose, headline
+from gputop.why.diagnosis import ObservedTrend, diagnose, headline
 
 _LOOK: Final = 1.0  # seconds
 
 
-class WhyScreen(Sheet[None]):
+class WhyScreen(ScrollingPage[None]):
     """The diagnosis of the GPU *uuid*. *report_of* gives what is known of leaks."""
 
     closing_keys = ("escape", "q", "f10", "w")
@@ -71,15 +71,15 @@ class WhyScreen(Sheet[None]):
             for n, section in enumerate(sections, 1)
         ]
 
-    def _trend(self, snapshot: Snapshot) -> Trend:
+    def _trend(self, snapshot: Snapshot) -> ObservedTrend:
         track = self._history.track(self.uuid)
         began = self._began or snapshot
         seconds = snapshot.taken_at - began.taken_at
         before, now = _sizes(began, self.uuid), _sizes(snapshot, self.uuid)
         grown = {key: bytes_ - before[key] for key, bytes_ in now.items() if key in before}
         if track is None:
-            return Trend(None, None, grown, seconds)
-        return Trend(track.trend.bytes_per_second, track.trend.seconds_to_full, grown, seconds)
+            return ObservedTrend(None, None, grown, seconds)
+        return ObservedTrend(track.trend.bytes_per_second, track.trend.seconds_to_full, grown, seconds)
 
 
 def _sizes(snapshot: Snapshot, uuid: str) -> dict[ProcessKey, int]:

@@ -8,19 +8,19 @@ from typing import Final, NamedTuple
 
 from textual import events
 
-from gputop.leaks.report import Ghost
+from gputop.leaks.report import DeadPid
 from gputop.signals.names import SIGNALS, SignalEntry, parse_signal, signal_name
-from gputop.signals.outcome import Endings
-from gputop.signals.scope import Extent
-from gputop.signals.state import Stage
-from gputop.signals.termination import Course, Step
+from gputop.signals.outcome import Terminations
+from gputop.signals.scope import SignalScope
+from gputop.signals.state import TerminationState
+from gputop.signals.termination import GracefulTermination, TerminationStep
 from gputop.ui.toolkit.cells import Line, fit
 from gputop.ui.toolkit.frame import on
 from gputop.ui.toolkit.text_entry import Entry
 from gputop.ui.view import View
 
 
-class Choice(NamedTuple):
+class SignalChoice(NamedTuple):
     """A line of the list that can be chosen."""
 
     label: str
@@ -34,39 +34,39 @@ class Choice(NamedTuple):
 
 
 OFFERED: Final = (
-    Choice("SIGTERM", "asks it to end; it may save and clean up", signal.SIGTERM, "t"),
-    Choice("SIGKILL", "ends it at once; it cannot clean up", signal.SIGKILL, "k"),
-    Choice("SIGINT", "as Ctrl+C; kind to Python and torchrun", signal.SIGINT, "i"),
+    SignalChoice("SIGTERM", "asks it to end; it may save and clean up", signal.SIGTERM, "t"),
+    SignalChoice("SIGKILL", "ends it at once; it cannot clean up", signal.SIGKILL, "k"),
+    SignalChoice("SIGINT", "as Ctrl+C; kind to Python and torchrun", signal.SIGINT, "i"),
 )
 END: Final = "End"
-EXTENTS: Final = (Extent.DESCENDANTS, Extent.GROUP, Extent.SESSION)
-OTHER: Final = Choice("Other…", "any signal, by name or number", other=True)
+EXTENTS: Final = (SignalScope.DESCENDANTS, SignalScope.GROUP, SignalScope.SESSION)
+OTHER: Final = SignalChoice("Other…", "any signal, by name or number", other=True)
 
 
 def choices(
-    endings: Endings,
-    course: Course | None,
-    ghosts: Sequence[Ghost],
-    extent: Extent,
+    endings: Terminations,
+    course: GracefulTermination | None,
+    ghosts: Sequence[DeadPid],
+    extent: SignalScope,
     grace: int,
-    typed: Choice | None,
-) -> list[Choice]:
+    typed: SignalChoice | None,
+) -> list[SignalChoice]:
     """What can be chosen now; the first line never sends anything. *ghosts*: whose memory is still held after all."""
-    if endings.sent or not endings.those(Stage.READY, Stage.WAITING):
-        if course is not None and course.step is not Step.DONE:
-            now = Choice("SIGKILL", "now, to what is left", signal.SIGKILL, "k")
-            return [Choice("Close", "nothing more is sent"), now]
-        found = [Choice("Close", "")]
+    if endings.sent or not endings.those(TerminationState.READY, TerminationState.WAITING):
+        if course is not None and course.step is not TerminationStep.DONE:
+            now = SignalChoice("SIGKILL", "now, to what is left", signal.SIGKILL, "k")
+            return [SignalChoice("Close", "nothing more is sent"), now]
+        found = [SignalChoice("Close", "")]
         if ghosts:
             who = ", ".join(str(key.pid) for ghost in ghosts for key in ghost.targets[:4])
-            found.append(Choice("Holders", f"end those that keep the memory: {who}", holders=True, letter="h"))
+            found.append(SignalChoice("Holders", f"end those that keep the memory: {who}", holders=True, letter="h"))
         if survivors := endings.survivors:
             who = f"the {len(survivors)} still running" if len(survivors) > 1 else "it, still running"
-            found.append(Choice("SIGKILL", f"to {who}", signal.SIGKILL, "k", only_survivors=True))
+            found.append(SignalChoice("SIGKILL", f"to {who}", signal.SIGKILL, "k", only_survivors=True))
         return found
     first = ", the leader first" if extent in EXTENTS else ""
     words = f"SIGTERM{first}; after {grace} s SIGKILL to what is left"
-    found = [Choice("Cancel", "nothing is sent"), Choice(END, words, letter="e", whole=True), *OFFERED]
+    found = [SignalChoice("Cancel", "nothing is sent"), SignalChoice(END, words, letter="e", whole=True), *OFFERED]
     return [*found, typed, OTHER] if typed is not None else [*found, OTHER]
 
 
@@ -98,17 +98,17 @@ class TypedSignal:
         found = [entry for entry in SIGNALS if entry.name.startswith(f"SIG{typed}")]
         return sorted(found, key=lambda entry: entry.name != f"SIG{typed}")
 
-    def chosen(self) -> Choice | None:
+    def chosen(self) -> SignalChoice | None:
         """What Enter takes over; None: it is no signal, and the lines say so."""
         matches = self.matches()
         if matches:
             chosen = matches[min(self._match, len(matches) - 1)]
-            return Choice(chosen.name, chosen.meaning, chosen.number)
+            return SignalChoice(chosen.name, chosen.meaning, chosen.number)
         try:
             number = parse_signal(self.entry.text)
         except ValueError:
             return None
-        return Choice(signal_name(number), "", number)
+        return SignalChoice(signal_name(number), "", number)
 
     def lines(self, cells: int, rows: int, view: View) -> list[Line]:
         matches = self.matches()

@@ -8,17 +8,17 @@ from typing import ClassVar, Final
 
 from textual import events
 
-from gputop.leaks.report import Ghost, LeakReport
+from gputop.leaks.report import DeadPid, LeakReport
 from gputop.model import HostFacts, ProcessKey, Snapshot
 from gputop.signals.audit_log import ActionLog
 from gputop.signals.names import signal_name
-from gputop.signals.outcome import Endings
+from gputop.signals.outcome import Terminations
 from gputop.signals.protocol import Signals, Target
-from gputop.signals.reclaim import Inheritance
-from gputop.signals.scope import Extent, Kin
-from gputop.signals.state import Stage
-from gputop.signals.termination import Course, scope
-from gputop.ui.kill.choices import EXTENTS, Choice, TypedSignal, choices
+from gputop.signals.reclaim import HeldMemory
+from gputop.signals.scope import RelatedProcesses, SignalScope
+from gputop.signals.state import TerminationState
+from gputop.signals.termination import GracefulTermination, scope
+from gputop.ui.kill.choices import EXTENTS, SignalChoice, TypedSignal, choices
 from gputop.ui.kill.targets import holders_as_targets
 from gputop.ui.kill.text import KillText
 from gputop.ui.toolkit.background import in_background
@@ -57,8 +57,8 @@ class KillScreen(Dialog[None]):
         snapshot_of: Callable[[], Snapshot | None],
         view: View,
         *,
-        extent: Extent = Extent.PROCESS,
-        inherited: Sequence[Inheritance] = (),
+        extent: SignalScope = SignalScope.PROCESS,
+        inherited: Sequence[HeldMemory] = (),
         facts: Mapping[ProcessKey, HostFacts] | None = None,
         report_of: Callable[[], LeakReport] | None = None,
         scan_now: Callable[[], None] | None = None,
@@ -76,8 +76,8 @@ class KillScreen(Dialog[None]):
             note,
         )
         self._base = self.extent = extent
-        self._kin: Kin | None = None  # None: not looked up yet
-        self._course: Course | None = None
+        self._kin: RelatedProcesses | None = None  # None: not looked up yet
+        self._course: GracefulTermination | None = None
         self._scanned = False
         self.endings = self._endings(self._chosen, self._facts)
         self._at = 0  # the line of the list: Cancel
@@ -86,7 +86,7 @@ class KillScreen(Dialog[None]):
         self._list_row = 0  # where the list begins, for the mouse
         self._busy = True  # taking hold, or sending
         self._leaving = False
-        self._chosen_other: Choice | None = None
+        self._chosen_other: SignalChoice | None = None
         self._typed: TypedSignal | None = None  # another signal is being typed
 
     def on_mount(self) -> None:
@@ -94,8 +94,8 @@ class KillScreen(Dialog[None]):
         self._in_background(self._take)
         self.set_interval(_TICK, self._tick)
 
-    def _endings(self, targets: Sequence[Target], facts: Mapping[ProcessKey, HostFacts]) -> Endings:
-        return Endings(targets, self._snapshot, facts=facts, inherited=self._inherited, log=self._log)
+    def _endings(self, targets: Sequence[Target], facts: Mapping[ProcessKey, HostFacts]) -> Terminations:
+        return Terminations(targets, self._snapshot, facts=facts, inherited=self._inherited, log=self._log)
 
     def _take(self) -> None:
         self.endings.take(self._signals)
@@ -114,7 +114,7 @@ class KillScreen(Dialog[None]):
 
     # --------------------------------------------------------------- the scope
 
-    def extents(self) -> list[Extent]:
+    def extents(self) -> list[SignalScope]:
         """What the signal can be made to reach: each takes in somebody whom those before it do not."""
         found = [self._base]
         seen = {target.key for target in self._chosen}
@@ -149,7 +149,7 @@ class KillScreen(Dialog[None]):
             self.app.copy_to_clipboard("\n".join(commands))
             self.notify(f"copied: {'; '.join(commands)}", timeout=3, markup=False)
 
-    def _holders(self) -> list[Ghost]:
+    def _holders(self) -> list[DeadPid]:
         """Dead pids whose memory is still held, with those who hold it, as far as they are known by now."""
         kept = self.endings.kept
         if kept and not self._scanned and self._scan_now is not None:
@@ -175,7 +175,7 @@ class KillScreen(Dialog[None]):
 
     # ------------------------------------------------------------- the choices
 
-    def choices(self) -> list[Choice]:
+    def choices(self) -> list[SignalChoice]:
         """What can be chosen now. The first line never does anything."""
         grace = self.view.settings.kill_grace
         ghosts = self._holders() if self.endings.sent else ()
@@ -229,7 +229,7 @@ class KillScreen(Dialog[None]):
             case _:
                 typed.key(event)
 
-    def _take_typed(self, chosen: Choice | None) -> None:
+    def _take_typed(self, chosen: SignalChoice | None) -> None:
         """Put the signal into the list, at the cursor; Enter there sends it."""
         if chosen is None:
             return
@@ -240,14 +240,16 @@ class KillScreen(Dialog[None]):
             offered = len(self.choices()) - 2  # right before the line it was typed at
         self._at = offered
 
-    def _choose(self, choice: Choice) -> None:
+    def _choose(self, choice: SignalChoice) -> None:
         if choice.other:
             self._typed = TypedSignal()
         elif choice.holders:
             self._go_on()
         elif choice.whole:
             if not self._busy:
-                self._course = Course(self.endings, self._signals, self.extent, self.view.settings.kill_grace)
+                self._course = GracefulTermination(
+                    self.endings, self._signals, self.extent, self.view.settings.kill_grace
+                )
                 self._at = 0
         elif choice.number is None:
             self._close()
@@ -257,7 +259,7 @@ class KillScreen(Dialog[None]):
             self._at = 0
             if self._course is not None:
                 self._course.stop()
-                to = self.endings.those(Stage.RUNNING, Stage.READY)
+                to = self.endings.those(TerminationState.RUNNING, TerminationState.READY)
             self._in_background(lambda: self.endings.send(number, to, snapshot))
 
     def _go_on(self) -> None:
@@ -265,7 +267,7 @@ class KillScreen(Dialog[None]):
         ghosts = self._holders()
         targets, inherited, facts = holders_as_targets(ghosts)
         screen = KillScreen(
-            targets, (), self._signals, self._snapshot_of, self.view, extent=Extent.HOLDERS, inherited=inherited,
+            targets, (), self._signals, self._snapshot_of, self.view, extent=SignalScope.HOLDERS, inherited=inherited,
             facts=facts, report_of=self._report_of, scan_now=self._scan_now, log=self._log, note=self._note,
         )  # fmt: skip
         app = self.app
@@ -279,7 +281,7 @@ class KillScreen(Dialog[None]):
         if not self._busy:
             self.endings.close()
         if self.endings.sent:
-            bad = self.endings.those(Stage.RUNNING, Stage.KEPT, Stage.REFUSED)
+            bad = self.endings.those(TerminationState.RUNNING, TerminationState.KEPT, TerminationState.REFUSED)
             words = "; ".join(
                 (
                     self.endings.summary(self.view.settings.memory_unit),
@@ -372,7 +374,7 @@ class KillScreen(Dialog[None]):
             words = f"SIGKILL to what is left in {left:.0f} s{joined}"
             return [((fit(words, cells), "warning+b"),)]
         extents = self.extents()
-        if self._base is Extent.PROCESS and len(extents) == 1:
+        if self._base is SignalScope.PROCESS and len(extents) == 1:
             return []
         others = [f"{extent.value}: {len(self._kin.of(extent)) + len(self._chosen)}" if self._kin is not None else ""
                   for extent in extents if extent is not self.extent and extent is not self._base]  # fmt: skip

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gputop.leaks.report import Ghost, LeakReport
+from gputop.leaks.report import DeadPid, LeakReport
 from gputop.model import HostFacts, LeakVerdict, ProcessKey
 from gputop.signals.protocol import Target
-from gputop.signals.reclaim import Inheritance
+from gputop.signals.reclaim import HeldMemory
 
-HoldersAsTargets = tuple[list[Target], list[Inheritance], dict[ProcessKey, HostFacts]]
+HoldersAsTargets = tuple[list[Target], list[HeldMemory], dict[ProcessKey, HostFacts]]
 """The targets, the memory that they keep, and what is known of those that are on no GPU themselves."""
 
 
-def holders_as_targets(ghosts: Iterable[Ghost]) -> HoldersAsTargets:
+def holders_as_targets(ghosts: Iterable[DeadPid]) -> HoldersAsTargets:
     """Each holder once, however many dead pids' memory it keeps."""
     targets: dict[ProcessKey, Target] = {}
-    inherited: list[Inheritance] = []
+    inherited: list[HeldMemory] = []
     known: dict[ProcessKey, HostFacts] = {}
     for ghost in ghosts:
         wanted = set(ghost.targets)
@@ -25,7 +25,7 @@ def holders_as_targets(ghosts: Iterable[Ghost]) -> HoldersAsTargets:
             if facts.key in wanted and facts.key not in targets:
                 targets[facts.key] = Target(facts.key, facts.user, facts.command or facts.name)
                 known[facts.key] = facts
-        inherited.append(Inheritance(ghost.pid, dict(ghost.memory)))
+        inherited.append(HeldMemory(ghost.pid, dict(ghost.memory)))
     return list(targets.values()), inherited, known
 
 

@@ -8,24 +8,24 @@ from typing import Final
 from gputop import units
 from gputop.model import ProcessKey
 from gputop.model.owner import Owner
-from gputop.signals.outcome import Endings
+from gputop.signals.outcome import Terminations
 from gputop.signals.protocol import Target
-from gputop.signals.state import Ending, Stage
-from gputop.signals.warnings import cautions
+from gputop.signals.state import ProcessTermination, TerminationState
+from gputop.signals.warnings import kill_warnings
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.palette import gpu_role
 from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.view import View
 
 _STYLES: Final = {
-    Stage.WAITING: "dim",
-    Stage.READY: "warning",
-    Stage.REFUSED: "critical",
-    Stage.GONE: "dim",
-    Stage.RUNNING: "warning",
-    Stage.EXITED: "text",
-    Stage.RELEASED: "good",
-    Stage.KEPT: "critical",
+    TerminationState.WAITING: "dim",
+    TerminationState.READY: "warning",
+    TerminationState.REFUSED: "critical",
+    TerminationState.GONE: "dim",
+    TerminationState.RUNNING: "warning",
+    TerminationState.EXITED: "text",
+    TerminationState.RELEASED: "good",
+    TerminationState.KEPT: "critical",
 }
 
 
@@ -33,7 +33,7 @@ class KillText:
     """The lines on *endings* at *now* (epoch seconds, for ages)."""
 
     def __init__(
-        self, endings: Endings, view: View, now: float, owners: Mapping[ProcessKey, Owner] | None = None
+        self, endings: Terminations, view: View, now: float, owners: Mapping[ProcessKey, Owner] | None = None
     ) -> None:
         self.endings, self.view, self._now = endings, view, now
         self._owners = owners or {}
@@ -41,7 +41,7 @@ class KillText:
     def header(self, cells: int) -> Line:
         return ((_columns(cells, "PID", "USER", "AGE", "GPU", "MEMORY", "COMMAND"), "dim"),)
 
-    def about(self, ending: Ending, cells: int) -> list[Line]:
+    def about(self, ending: ProcessTermination, cells: int) -> list[Line]:
         """The lines on one target: who it is, what it holds, what is to be known, what became of it."""
         facts, target = ending.facts, ending.target
         now = self._now
@@ -67,7 +67,7 @@ class KillText:
             lines += [((f"{indent}▲ " if not n else f"{indent}  ", "warning+b"), (part, "warning"))
                       for n, part in enumerate(wrap(words, cells - 10))]  # fmt: skip
         words = self.endings.words(ending, self.view.settings.memory_unit)
-        style, sign = _STYLES[ending.stage], "✓ " if ending.stage is Stage.RELEASED else "→ "
+        style, sign = _STYLES[ending.stage], "✓ " if ending.stage is TerminationState.RELEASED else "→ "
         if words:
             lines += [((f"{indent}{sign}" if not n else f"{indent}  ", style), (part, style))
                       for n, part in enumerate(wrap(words, cells - 10))]  # fmt: skip
@@ -76,18 +76,18 @@ class KillText:
             lines.append(((f"{indent}  {owner.stop_with} ends it for good", "accent"),))
         return lines
 
-    def _warnings(self, ending: Ending) -> list[str]:
+    def _warnings(self, ending: ProcessTermination) -> list[str]:
         """What could go wrong, as far as it can be seen before anything is sent."""
         facts = ending.facts
-        if facts is None or ending.stage is not Stage.READY:
+        if facts is None or ending.stage is not TerminationState.READY:
             return []
-        return cautions(facts, self._owners.get(ending.target.key))
+        return kill_warnings(facts, self._owners.get(ending.target.key))
 
     def total(self, cells: int) -> list[Line]:
         endings = self.endings
-        done = endings.those(Stage.RELEASED)
+        done = endings.those(TerminationState.RELEASED)
         chosen = done if endings.sent and done and not endings.pending else endings.those(
-            Stage.WAITING, Stage.READY, Stage.RUNNING, Stage.EXITED, Stage.RELEASED
+            TerminationState.WAITING, TerminationState.READY, TerminationState.RUNNING, TerminationState.EXITED, TerminationState.RELEASED
         )  # fmt: skip
         by_gpu = endings.freed_by_gpu(chosen)
         said: list[Line] = []

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 from textual.screen import Screen
 
 from gputop import units
-from gputop.leaks.report import Ghost, LeakReport
+from gputop.leaks.report import DeadPid, LeakReport
 from gputop.model import Snapshot, Verdict
-from gputop.sampling.journal import Departed, Kind
-from gputop.signals.scope import Extent
+from gputop.sampling.journal import ExitedProcess, Kind
+from gputop.signals.scope import SignalScope
 from gputop.ui.footer import Footer
 from gputop.ui.gpus.area import GpuArea
 from gputop.ui.kill.targets import HoldersAsTargets, holders_as_targets
-from gputop.ui.processes.annotations import About
+from gputop.ui.processes.annotations import Annotation
 from gputop.ui.processes.listing.groups import GROUPS
-from gputop.ui.processes.listing.row import Row
+from gputop.ui.processes.listing.row import ProcessRow
 from gputop.ui.processes.mark import Mark
 from gputop.ui.processes.table import ProcessTable
 
@@ -39,7 +39,7 @@ class FindingsScreen(Screen[None]):
     chart: HistoryChart | None
     snapshot: Snapshot | None = None
     paused = False
-    _departed: tuple[list[Departed], str] = [], ""  # the grey lines, and the unit their sizes are in
+    _departed: tuple[list[ExitedProcess], str] = [], ""  # the grey lines, and the unit their sizes are in
 
     @property
     def gputop(self) -> GputopApp:
@@ -139,7 +139,7 @@ class FindingsScreen(Screen[None]):
         if chosen or held:
             self.push_kill(chosen, hidden, holders_as_targets(held))
 
-    def _say_why_not(self, ghost: Ghost) -> None:
+    def _say_why_not(self, ghost: DeadPid) -> None:
         self.gputop.insight.scan_now()
         scan = self.gputop.insight.report.scan
         if not ghost.scanned or scan is None:
@@ -157,7 +157,7 @@ class FindingsScreen(Screen[None]):
         targets, inherited, facts = holders
         known = {target.key for target in chosen}
         every = (*chosen, *(target for target in targets if target.key not in known))
-        extent = Extent.HOLDERS if not chosen else Extent.TAGGED if len(every) > 1 else Extent.PROCESS
+        extent = SignalScope.HOLDERS if not chosen else SignalScope.TAGGED if len(every) > 1 else SignalScope.PROCESS
         options: dict[str, Any] = {"extent": extent, "inherited": inherited, "facts": facts}
         self.app.push_screen(
             KillScreen(
@@ -175,9 +175,9 @@ class FindingsScreen(Screen[None]):
         )
 
 
-def departed_row(one: Departed, unit: str) -> Row:
+def departed_row(one: ExitedProcess, unit: str) -> ProcessRow:
     """The line of a process that exited: ``exited 14:02:31 after 3h12``, with its peak as its memory."""
     at = time.strftime("%H:%M:%S", time.localtime(one.exited_at))
     lived = "" if one.lived is None else f" after {units.duration(one.lived)}"
     peak = f", peak {units.size(one.process.memory_bytes, unit)}" if one.process.memory_bytes is not None else ""
-    return Row(one.process, one.facts, about=About(exited=f"{at}{lived}{peak}"))
+    return ProcessRow(one.process, one.facts, about=Annotation(exited=f"{at}{lived}{peak}"))

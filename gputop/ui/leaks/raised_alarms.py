@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from gputop.sampling.bus import Alarm, AlarmCleared, AlarmRaised, Bus
+from gputop.sampling.bus import AlarmCleared, AlarmMessage, AlarmRaised, Bus
 
 SINGLE: Final = 3  # toasts at one moment; more are told in one
 
@@ -17,7 +17,7 @@ class RaisedAlarms:
     def __init__(self, bus: Bus, tell: Callable[[str, bool], None]) -> None:
         self.by_gpu: dict[str, tuple[str, ...]] = {}  # conditions, by the GPU's UUID
         self._tell = tell
-        self._raised: dict[tuple[str, str], Alarm] = {}
+        self._raised: dict[tuple[str, str], AlarmMessage] = {}
         self._untold: list[tuple[str, bool]] = []
         bus.subscribe(AlarmRaised, self._hear, every=True)
         bus.subscribe(AlarmCleared, self._hear, every=True)

@@ -11,11 +11,11 @@ from textual import events
 from textual.app import ComposeResult
 from textual.screen import Screen
 
-from gputop.leaks.report import Gap, LeakReport
+from gputop.leaks.report import LeakReport, UnattributedMemory
 from gputop.model import GpuProcess, LeakVerdict, ProcessKey, Snapshot, Verdict
 from gputop.procfs.host_reader import ProcessDetails
 from gputop.signals.protocol import Signals
-from gputop.signals.scope import Extent
+from gputop.signals.scope import SignalScope
 from gputop.ui.insight import Insight
 from gputop.ui.kill.targets import verdicts_as_targets
 from gputop.ui.leaks.text import about_gap, about_verdict
@@ -24,11 +24,11 @@ from gputop.ui.processes.lines import VERDICT_ROLES
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.exact_output import install
 from gputop.ui.toolkit.frame import Hint, clip, hint_line, on, shown
-from gputop.ui.toolkit.line_widget import Board
+from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.view import View
 
-Entry = LeakVerdict | Gap
+Entry = LeakVerdict | UnattributedMemory
 
 _LEAST_DETAIL: Final = 8  # lines that the one at the cursor gets
 
@@ -57,7 +57,7 @@ class LeaksScreen(Screen[None]):
         super().__init__()
         install(self)
         self.view = view
-        self.board = Board()
+        self.board = LineWidget()
         self._insight, self._snapshot_of, self._signals, self._fetch = insight, snapshot_of, signals, fetch
         self._tags: set[ProcessKey] = set()
         self._at = 0
@@ -187,7 +187,7 @@ class LeaksScreen(Screen[None]):
             return
         from gputop.ui.kill.screen import KillScreen
 
-        extent = Extent.TAGGED if len(chosen) > 1 else Extent.HOLDERS if inherited else Extent.PROCESS
+        extent = SignalScope.TAGGED if len(chosen) > 1 else SignalScope.HOLDERS if inherited else SignalScope.PROCESS
         insight = self._insight
         self.app.push_screen(
             KillScreen(
@@ -211,7 +211,7 @@ class LeaksScreen(Screen[None]):
         snapshot = self._snapshot_of()
         if snapshot is None or entry is None:
             return
-        if isinstance(entry, Gap):
+        if isinstance(entry, UnattributedMemory):
             return
         process = _listed(snapshot, entry.process)
         if process is None or self._fetch is None:
@@ -279,7 +279,7 @@ class LeaksScreen(Screen[None]):
     def _line(self, entry: Entry, here: bool, cells: int) -> Line:
         glyphs = self.view.glyphs
         cursor: Span = (glyphs.folded if here else " ", "accent+b")
-        if isinstance(entry, Gap):
+        if isinstance(entry, UnattributedMemory):
             where = self._index(entry.gpu_uuid)
             cause = entry.causes[0].name if entry.causes else "unknown"
             text = f"{'GAP':<11} {self.view.memory(entry.bytes):>8} {where:>5} {glyphs.unknown:>7} {'':<9} "
@@ -313,7 +313,7 @@ class LeaksScreen(Screen[None]):
 
     def _detail(self, cells: int) -> list[Line]:
         entry = self._here()
-        if isinstance(entry, Gap):
+        if isinstance(entry, UnattributedMemory):
             lines = about_gap(entry, self._index(entry.gpu_uuid), self.view, cells)
         elif entry is not None:
             lines = about_verdict(entry, self.report, self.view, cells)
@@ -347,7 +347,7 @@ def own_name() -> str:
 
 
 def _key(entry: Entry) -> object:
-    return entry.gpu_uuid if isinstance(entry, Gap) else entry.process
+    return entry.gpu_uuid if isinstance(entry, UnattributedMemory) else entry.process
 
 
 def _listed(snapshot: Snapshot, key: ProcessKey) -> GpuProcess | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from gputop.leaks.report import Gap, Ghost, LeakReport
+from gputop.leaks.report import DeadPid, LeakReport, UnattributedMemory
 from gputop.model import LeakVerdict
 from gputop.ui.processes.lines import VERDICT_ROLES
 from gputop.ui.toolkit.cells import Line
@@ -34,7 +34,7 @@ def about_verdict(verdict: LeakVerdict, report: LeakReport, view: View, cells: i
     return lines
 
 
-def about_holders(ghost: Ghost, report: LeakReport, view: View, cells: int) -> list[Line]:
+def about_holders(ghost: DeadPid, report: LeakReport, view: View, cells: int) -> list[Line]:
     """Who keeps the memory of a dead pid, the likeliest first."""
     lines: list[Line] = []
     for hold in ghost.holds:
@@ -55,7 +55,7 @@ def about_holders(ghost: Ghost, report: LeakReport, view: View, cells: int) -> l
     return lines
 
 
-def about_gap(gap: Gap, index: str, view: View, cells: int) -> list[Line]:
+def about_gap(gap: UnattributedMemory, index: str, view: View, cells: int) -> list[Line]:
     """The card of memory that no listed process accounts for: causes, the likeliest first, and what to do."""
     since = time.strftime("%H:%M:%S", time.localtime(gap.since))
     if gap.bytes:

@@ -10,7 +10,7 @@ from gputop.model import LeakVerdict, ProcessKey, Verdict
 from gputop.model.owner import Owner
 
 
-class About(NamedTuple):
+class Annotation(NamedTuple):
     """What a line of the table says beside figures. Compared by value: lines of equal ones are not drawn anew."""
 
     where: str = ""  # "slurm 88123", "docker 3fa9c81d02ab"
@@ -26,15 +26,15 @@ class About(NamedTuple):
     exited: str = ""  # of a process that is gone: "14:02:31 after 3h12"
 
 
-NOTHING: Final = About()
+NOTHING: Final = Annotation()
 
 
-class Knowledge:
+class Annotations:
     """A report, as the table asks for it."""
 
     def __init__(self, report: LeakReport | None = None) -> None:
-        self._known: dict[ProcessKey, About] = {}
-        self._ghosts: dict[int, About] = {}
+        self._known: dict[ProcessKey, Annotation] = {}
+        self._ghosts: dict[int, Annotation] = {}
         self.standouts: Mapping[ProcessKey, str] = {}  # who differs from its peers in a job, and by what
         if report is None:
             return
@@ -55,14 +55,14 @@ class Knowledge:
             if not about.job:
                 self._known[standout.process] = about._replace(job=standout.job)
 
-    def of(self, key: ProcessKey, dead: bool) -> About:
+    def of(self, key: ProcessKey, dead: bool) -> Annotation:
         """What is known of a process; of a dead pid, what is known of that."""
         if dead and key.pid in self._ghosts:
             return self._ghosts[key.pid]
         return self._known.get(key, NOTHING)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Knowledge) and (
+        return isinstance(other, Annotations) and (
             (self._known, self._ghosts, self.standouts) == (other._known, other._ghosts, other.standouts)
         )
 
@@ -89,11 +89,11 @@ def job_of(owner: Owner) -> str:
     return f"torchrun {owner.run_id}" if owner.run_id is not None else ""
 
 
-def _about(owner: Owner | None, verdict: LeakVerdict | None, now: float) -> About:
+def _about(owner: Owner | None, verdict: LeakVerdict | None, now: float) -> Annotation:
     words = "" if verdict is None else verdict_words(verdict, now)
     thought = None if verdict is None else verdict.verdict
     if owner is None:
-        return About("", thought, words)
+        return Annotation("", thought, words)
     container = owner.container
     name = "" if container is None else f"{container.engine} {(container.id or container.pod or '')[:12]}".strip()
-    return About(owner.where, thought, words, job=job_of(owner), container=name)
+    return Annotation(owner.where, thought, words, job=job_of(owner), container=name)

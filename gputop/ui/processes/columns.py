@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from gputop import settings, units
 from gputop.model import HostFacts
 from gputop.settings import Thresholds
-from gputop.ui.processes.listing.row import Row, place_of
+from gputop.ui.processes.listing.row import ProcessRow, place_of
 from gputop.ui.processes.mark import Mark
 from gputop.ui.toolkit.palette import gpu_role
 from gputop.ui.view import View
@@ -22,7 +22,7 @@ Cell = tuple[str, str]
 """Text and its role."""
 
 
-class Moment(NamedTuple):
+class CellContext(NamedTuple):
     """What the cells of all rows are made with."""
 
     view: View
@@ -39,8 +39,8 @@ class Column:
     heading: str
     help: str
     width: int  # cells; of the command, the least it should have
-    cell: Callable[[Row, Moment], Cell]
-    key: Callable[[Row], Any]
+    cell: Callable[[ProcessRow, CellContext], Cell]
+    key: Callable[[ProcessRow], Any]
     right: bool = True
     descending: bool = True  # the natural direction: large numbers first, names and numbers of things ascending
     from_host: bool = False  # said by the host, which is asked about visible rows only unless more is wanted
@@ -53,7 +53,7 @@ _BLANK: Final[Cell] = ("", "dim")
 # ---------------------------------------------------------------------- the cells
 
 
-def place(row: Row) -> str:
+def place(row: ProcessRow) -> str:
     """The GPU: ``3``, ``3:1:0`` (MIG: GPU instance, compute instance), ``×4`` for a sum over four."""
     process = row.process
     if row.parts:
@@ -67,7 +67,7 @@ def place(row: Row) -> str:
     return f"{process.gpu_index}:{process.gpu_instance_id}{compute}"
 
 
-def _gpu(row: Row, _: Moment) -> Cell:
+def _gpu(row: ProcessRow, _: CellContext) -> Cell:
     text = place(row)
     if row.dead:
         return f"†{text:>2}", "ghost"
@@ -76,7 +76,7 @@ def _gpu(row: Row, _: Moment) -> Cell:
     return text, "text" if text.startswith("×") else gpu_role(row.process.gpu_index)
 
 
-def _pid(row: Row, _: Moment) -> Cell:
+def _pid(row: ProcessRow, _: CellContext) -> Cell:
     if row.is_group:
         return _BLANK
     secondary = row.is_part or row.is_launcher or row.gone or row.process.exists is None
@@ -84,7 +84,7 @@ def _pid(row: Row, _: Moment) -> Cell:
     return str(row.process.pid), role
 
 
-def _user(row: Row, moment: Moment) -> Cell:
+def _user(row: ProcessRow, moment: CellContext) -> Cell:
     facts = row.facts
     if row.is_part or row.is_launcher:
         return _BLANK
@@ -93,11 +93,11 @@ def _user(row: Row, moment: Moment) -> Cell:
     return facts.user, "text" if facts.uid == moment.uid else "dim"
 
 
-def _kind(row: Row, _: Moment) -> Cell:
+def _kind(row: ProcessRow, _: CellContext) -> Cell:
     return row.process.kind, "dim"
 
 
-def _memory(row: Row, moment: Moment) -> Cell:
+def _memory(row: ProcessRow, moment: CellContext) -> Cell:
     bytes_ = row.process.memory_bytes
     if bytes_ is None:
         return _UNKNOWN
@@ -107,7 +107,7 @@ def _memory(row: Row, moment: Moment) -> Cell:
     return _size(bytes_, 8, moment.view), role
 
 
-def _change(row: Row, mark: Mark, view: View) -> Cell:
+def _change(row: ProcessRow, mark: Mark, view: View) -> Cell:
     change = mark.change(row)
     if change is None:
         return _UNKNOWN
@@ -115,12 +115,12 @@ def _change(row: Row, mark: Mark, view: View) -> Cell:
     return change.text(view.settings.memory_unit), role
 
 
-def _memory_share(row: Row, _: Moment) -> Cell:
+def _memory_share(row: ProcessRow, _: CellContext) -> Cell:
     share = _memory_share_of(row)
     return _UNKNOWN if share is None else (f"{share:.0f}", "dim" if row.is_part else "text")
 
 
-def _memory_share_of(row: Row) -> float | None:
+def _memory_share_of(row: ProcessRow) -> float | None:
     bytes_, capacity = row.process.memory_bytes, row.capacity_bytes
     return None if bytes_ is None or not capacity else bytes_ * 100 / capacity
 
@@ -133,12 +133,12 @@ def _load(value: float | None, thresholds: Thresholds | None = None) -> Cell:
     return f"{value:.0f}", "dim" if value < 0.5 else "text"
 
 
-def _live(row: Row) -> HostFacts | None:
+def _live(row: ProcessRow) -> HostFacts | None:
     """What the host says now; of a dead process nothing is left but its name."""
     return None if row.dead or row.gone else row.facts
 
 
-def _cpu(row: Row, _: Moment) -> Cell:
+def _cpu(row: ProcessRow, _: CellContext) -> Cell:
     facts = _live(row)
     if row.is_part or row.is_launcher:
         return _BLANK
@@ -148,7 +148,7 @@ def _cpu(row: Row, _: Moment) -> Cell:
     return _load(value) if value < 9999.5 else (f"{value / 1000:.0f}k", "text")
 
 
-def _host_memory(row: Row, moment: Moment) -> Cell:
+def _host_memory(row: ProcessRow, moment: CellContext) -> Cell:
     facts = _live(row)
     if row.is_part or row.is_launcher:
         return _BLANK
@@ -163,14 +163,14 @@ def _size(bytes_: int, width: int, view: View) -> str:
     return text if len(text) <= width else units.size(bytes_)
 
 
-def _threads(row: Row, _: Moment) -> Cell:
+def _threads(row: ProcessRow, _: CellContext) -> Cell:
     facts = _live(row)
     if row.is_part or row.is_launcher:
         return _BLANK
     return _UNKNOWN if facts is None or facts.threads is None else (str(facts.threads), "text")
 
 
-def _state(row: Row, _: Moment) -> Cell:
+def _state(row: ProcessRow, _: CellContext) -> Cell:
     facts = _live(row)
     if row.is_part or row.is_launcher:
         return _BLANK
@@ -179,7 +179,7 @@ def _state(row: Row, _: Moment) -> Cell:
     return facts.state, {"D": "warning", "Z": "warning", "T": "warning", "R": "text"}.get(facts.state, "dim")
 
 
-def _age(row: Row, moment: Moment) -> Cell:
+def _age(row: ProcessRow, moment: CellContext) -> Cell:
     facts = row.facts
     if row.is_part or row.is_launcher:
         return _BLANK
@@ -188,60 +188,60 @@ def _age(row: Row, moment: Moment) -> Cell:
     return _BLANK if row.gone else (units.duration(moment.at - facts.start_time), "dim")
 
 
-def _where(row: Row, _: Moment) -> Cell:
+def _where(row: ProcessRow, _: CellContext) -> Cell:
     if row.is_part or row.is_launcher:
         return _BLANK
     return (row.about.where, "ghost" if row.dead else "dim") if row.about.where else _UNKNOWN
 
 
-def _command(row: Row, _: Moment) -> Cell:
+def _command(row: ProcessRow, _: CellContext) -> Cell:
     """As plain text; the table draws it in more than one style (process_command.py)."""
     facts = row.facts
     return (facts.command or facts.name or units.UNKNOWN, "text") if facts is not None else _UNKNOWN
 
 
-def _of_host(name: str) -> Callable[[Row], Any]:
-    def key(row: Row) -> Any:
+def _of_host(name: str) -> Callable[[ProcessRow], Any]:
+    def key(row: ProcessRow) -> Any:
         facts = row.facts
         return None if facts is None or row.dead else getattr(facts, name)
 
     return key
 
 
-def _text_of_host(name: str) -> Callable[[Row], Any]:
-    def key(row: Row) -> Any:
+def _text_of_host(name: str) -> Callable[[ProcessRow], Any]:
+    def key(row: ProcessRow) -> Any:
         text = None if row.facts is None else getattr(row.facts, name)
         return None if text is None else text.casefold()
 
     return key
 
 
-def _place_key(row: Row) -> Any:
+def _place_key(row: ProcessRow) -> Any:
     return place_of(row.process)
 
 
-def _age_key(row: Row) -> Any:
+def _age_key(row: ProcessRow) -> Any:
     start = None if row.facts is None else row.facts.start_time
     return None if start is None else -start
 
 
-def _engine(of: Callable[[Row], int | None]) -> Callable[[Row, Moment], Cell]:
+def _engine(of: Callable[[ProcessRow], int | None]) -> Callable[[ProcessRow, CellContext], Cell]:
     return lambda row, moment: _load(of(row), moment.view.settings.threshold_utilization)
 
 
-def _sm_of(row: Row) -> int | None:
+def _sm_of(row: ProcessRow) -> int | None:
     return row.process.sm_percent
 
 
-def _bandwidth_of(row: Row) -> int | None:
+def _bandwidth_of(row: ProcessRow) -> int | None:
     return row.process.memory_bandwidth_percent
 
 
-def _encoder_of(row: Row) -> int | None:
+def _encoder_of(row: ProcessRow) -> int | None:
     return row.process.encoder_percent
 
 
-def _decoder_of(row: Row) -> int | None:
+def _decoder_of(row: ProcessRow) -> int | None:
     return row.process.decoder_percent
 
 
@@ -297,7 +297,7 @@ _WIDE: Final = 100  # cells from which on names get more room
 _USER_WIDE: Final = 12
 
 
-class Placed(NamedTuple):
+class PlacedColumn(NamedTuple):
     """A column and the cells it takes: *width* from *x* on, and one of a gap after them, which the sort arrow uses."""
 
     column: Column
@@ -305,10 +305,10 @@ class Placed(NamedTuple):
     width: int
 
 
-class Layout(NamedTuple):
+class TableLayout(NamedTuple):
     """Where the columns are, left to right, after one cell for the tag; and those there is no room for."""
 
-    placed: tuple[Placed, ...]
+    placed: tuple[PlacedColumn, ...]
     left_out: tuple[Column, ...]
     cells: int
 
@@ -321,7 +321,7 @@ class Layout(NamedTuple):
         return next((width for column, _, width in self.placed if column.id == "command"), 0)
 
 
-def lay_out(names: Iterable[str], cells: int, sort: str, pid_digits: int = 0, place_cells: int = 0) -> Layout:
+def lay_out(names: Iterable[str], cells: int, sort: str, pid_digits: int = 0, place_cells: int = 0) -> TableLayout:
     """Place the columns *names* in *cells* cells; the sorted one stays in sight, the command takes what the others
     leave. *pid_digits* and *place_cells*: the most seen so far."""
     columns = [COLUMNS[name] for name in names]
@@ -346,6 +346,6 @@ def lay_out(names: Iterable[str], cells: int, sort: str, pid_digits: int = 0, pl
     placed = []
     x = 1
     for column in columns:
-        placed.append(Placed(column, x, widths[column.id]))
+        placed.append(PlacedColumn(column, x, widths[column.id]))
         x += widths[column.id] + 1
-    return Layout(tuple(placed), tuple(left_out), cells)
+    return TableLayout(tuple(placed), tuple(left_out), cells)

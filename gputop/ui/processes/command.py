@@ -10,7 +10,7 @@ from typing import Final
 from rich.cells import set_cell_size
 
 from gputop import units
-from gputop.ui.processes.listing.row import Row
+from gputop.ui.processes.listing.row import ProcessRow
 from gputop.ui.toolkit.cells import Span, plain, skip, width
 
 _INTERPRETER: Final = re.compile(r"(python|pypy|bash|sh|zsh|perl|ruby|node|julia)[\d.]*")
@@ -34,7 +34,7 @@ def command_spans(command: str) -> tuple[Span, ...]:
     return tuple(span for span in spans if span[0])
 
 
-def cell_spans(row: Row, unfolded: str = "▾ ", folded: str = "▸ ") -> tuple[tuple[Span, ...], tuple[Span, ...]]:
+def cell_spans(row: ProcessRow, unfolded: str = "▾ ", folded: str = "▸ ") -> tuple[tuple[Span, ...], tuple[Span, ...]]:
     """What stays in place of a row's command cell (branch, fold sign, state) and what scrolls."""
     fixed: list[Span] = []
     if row.branch:

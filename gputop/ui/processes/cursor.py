@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gputop.model import RowKey
-from gputop.ui.processes.listing.row import Row, find_row
+from gputop.ui.processes.listing.row import ProcessRow, find_row
 
 
 class Cursor:
@@ -21,7 +21,7 @@ class Cursor:
         self._key: RowKey | None = None
         self._chosen: RowKey | None = None  # by the user
 
-    def follow(self, before: Sequence[Row], rows: Sequence[Row], body: int) -> bool:
+    def follow(self, before: Sequence[ProcessRow], rows: Sequence[ProcessRow], body: int) -> bool:
         """*rows* are shown now instead of *before*, *body* of them at a time. True if the cursor is on another row."""
         if not rows:
             return bool(before)
@@ -40,7 +40,7 @@ class Cursor:
         old, self._key = self._key, rows[self.at].key
         return old != self._key
 
-    def move(self, to: int, rows: Sequence[Row]) -> bool:
+    def move(self, to: int, rows: Sequence[ProcessRow]) -> bool:
         """The user chooses row *to*, or the nearest there is. True if that is another one."""
         if not rows:
             return False
@@ -66,7 +66,7 @@ class Cursor:
         self.top = max(0, min(self.top, count - body))
 
 
-def nearest(key: RowKey, at: int, old: Sequence[Row], new: Sequence[Row]) -> int:
+def nearest(key: RowKey, at: int, old: Sequence[ProcessRow], new: Sequence[ProcessRow]) -> int:
     """Where row *key*, *at* in *old*, is in *new*: the row itself, else one of its process, else the nearest row that
     was there before, looking down first. *new* has at least one row."""
     found = find_row(new, key)

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from gputop import units
-from gputop.leaks.report import Ghost, LeakReport
+from gputop.leaks.report import DeadPid, LeakReport
 from gputop.model import GpuProcess, HostFacts, ProcessKey, Snapshot
 from gputop.model.owner import Owner
 from gputop.procfs.host_reader import ProcessDetails
 from gputop.signals.protocol import Signals, Target
-from gputop.signals.scope import Extent
+from gputop.signals.scope import SignalScope
 from gputop.ui.gpus.detail_history import DetailHistory
 from gputop.ui.gpus.parts import tall_sparkline
 from gputop.ui.insight import Insight
@@ -23,7 +23,7 @@ from gputop.ui.toolkit.background import in_background
 from gputop.ui.toolkit.cells import Line, Span, fit
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.toolkit.palette import gpu_role, soft_role
-from gputop.ui.toolkit.scrolling_page import Part, Sheet, field
+from gputop.ui.toolkit.scrolling_page import Part, ScrollingPage, field
 from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.view import View
 
@@ -42,7 +42,7 @@ _STATES: Final = {
 }
 
 
-class ProcessScreen(Sheet[None]):
+class ProcessScreen(ScrollingPage[None]):
     """Details of the process behind *process*, a row of the table.
 
     *snapshot_of* gives the newest snapshot; *fetch* asks the host for details (None: gone), in a thread of its own.
@@ -147,11 +147,11 @@ class ProcessScreen(Sheet[None]):
             ghost = self._ghost()
             if ghost is not None and ghost.targets:
                 targets, inherited, known = holders_as_targets([ghost])
-                options |= {"extent": Extent.HOLDERS, "inherited": inherited, "facts": known}
+                options |= {"extent": SignalScope.HOLDERS, "inherited": inherited, "facts": known}
         self.app.push_screen(KillScreen(targets, (), self._signals, self._snapshot_of, self.view, **options))
         return True
 
-    def _ghost(self) -> Ghost | None:
+    def _ghost(self) -> DeadPid | None:
         return None if self._insight is None else self._insight.report.ghost(self.key.pid)
 
     def show_report(self, report: LeakReport) -> None:

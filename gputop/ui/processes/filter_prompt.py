@@ -10,7 +10,7 @@ from textual.containers import Horizontal
 from textual.widgets import Input
 
 from gputop.ui.toolkit.cells import fit
-from gputop.ui.toolkit.line_widget import Board
+from gputop.ui.toolkit.line_widget import LineWidget
 
 _LABEL = 10
 
@@ -36,7 +36,7 @@ class FilterPrompt(Horizontal):
         self._problem: str | None = None
 
     def compose(self) -> ComposeResult:
-        self._label = Board()
+        self._label = LineWidget()
         yield self._label
         self.input = _Text(placeholder="text  user:NAME  gpu:0  pid:123  type:C  mem>10G  !not", select_on_focus=False)
         self.input.cursor_blink = False  # blinking costs 3.6 KB/s

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from gputop.model import Verdict
-from gputop.ui.processes.columns import Layout, Moment
+from gputop.ui.processes.columns import CellContext, TableLayout
 from gputop.ui.processes.command import cell_spans, clip, cut, spans_width
-from gputop.ui.processes.listing.row import Row
+from gputop.ui.processes.listing.row import ProcessRow
 from gputop.ui.processes.mark import Mark
 from gputop.ui.toolkit.cells import Line, Span, fit, line_width, width
 from gputop.ui.toolkit.glyphs import ASCII
@@ -28,7 +28,7 @@ VERDICT_ROLES: Final[dict[Verdict | None, str]] = {
 
 
 class _Kept(NamedTuple):
-    row: Row
+    row: ProcessRow
     surface: str
     tagged: bool
     age: int
@@ -38,7 +38,9 @@ class _Kept(NamedTuple):
 class RowPainter:
     """Draws rows in one layout and view. The same line (the same object) comes again for a row that did not change."""
 
-    def __init__(self, layout: Layout, view: View, offset: int = 0, uid: int = -1, mark: Mark | None = None) -> None:
+    def __init__(
+        self, layout: TableLayout, view: View, offset: int = 0, uid: int = -1, mark: Mark | None = None
+    ) -> None:
         self.layout = layout
         self.view = view
         self.offset = offset
@@ -51,12 +53,12 @@ class RowPainter:
         self._commands: dict[tuple[object, ...], tuple[Span, ...]] = {}
         self._kept: dict[tuple[int, str, int | None, int | None], _Kept] = {}
 
-    def fits(self, layout: Layout, view: View, offset: int, mark: Mark | None = None) -> bool:
+    def fits(self, layout: TableLayout, view: View, offset: int, mark: Mark | None = None) -> bool:
         """Whether this painter is one for *layout*, *view*, *offset* and *mark*."""
         same = self.offset == offset and self.mark is mark and self.layout == layout
         return same and (self.view is view or self.view == view)
 
-    def line(self, row: Row, at: float, cursor: bool = False, tagged: bool = False) -> Line:
+    def line(self, row: ProcessRow, at: float, cursor: bool = False, tagged: bool = False) -> Line:
         """The line of *row*, exactly as wide as the layout, at time *at* (epoch seconds)."""
         surface = "@cursor" if cursor else "@tag" if tagged else ""
         age = _age_step(row, at) if self._has_age else 0
@@ -65,18 +67,18 @@ class RowPainter:
         kept = self._kept.get(place)
         if kept is not None and kept[0] is row and kept[1] == surface and kept[2] == tagged and kept[3] == age:
             return kept[4]
-        line = self._draw(row, Moment(self.view, at, self.uid, self.mark), surface, tagged)
+        line = self._draw(row, CellContext(self.view, at, self.uid, self.mark), surface, tagged)
         if len(self._kept) > _KEPT_MOST:
             self._kept.clear()
         self._kept[place] = _Kept(row, surface, tagged, age, line)
         return line
 
-    def command_width(self, row: Row) -> int:
+    def command_width(self, row: ProcessRow) -> int:
         """Cells that the command of *row* takes beyond those it has."""
         fixed, scrolling = cell_spans(row)
         return spans_width(scrolling) + spans_width(fixed) - self.layout.command_cells
 
-    def _draw(self, row: Row, moment: Moment, surface: str, tagged: bool) -> Line:
+    def _draw(self, row: ProcessRow, moment: CellContext, surface: str, tagged: bool) -> Line:
         spans: list[Span] = [("*" if tagged else " ", f"accent{surface}")]
         add = spans.append
         taken = 1
@@ -100,7 +102,7 @@ class RowPainter:
             add((" " * (self.layout.cells - taken), f"dim{surface}"))
         return tuple(spans)
 
-    def _command(self, row: Row, cells: int, surface: str) -> tuple[Span, ...]:
+    def _command(self, row: ProcessRow, cells: int, surface: str) -> tuple[Span, ...]:
         """The command cell; the same spans again while nothing in it changed, which it rarely does."""
         facts = row.facts
         said = (facts.command, facts.name, facts.state) if facts is not None else None
@@ -114,7 +116,7 @@ class RowPainter:
             self._commands[of] = spans
         return spans
 
-    def _draw_command(self, row: Row, cells: int) -> list[Span]:
+    def _draw_command(self, row: ProcessRow, cells: int) -> list[Span]:
         fixed, scrolling = cell_spans(row, *self._signs)
         if self._ascii:
             fixed = tuple((text.translate(_ASCII_BRANCHES), role) for text, role in fixed)
@@ -131,7 +133,7 @@ class RowPainter:
         return [*spans, ("  ", "dim"), (said, VERDICT_ROLES[row.about.verdict])] if said else spans
 
 
-def _age_step(row: Row, at: float) -> int:
+def _age_step(row: ProcessRow, at: float) -> int:
     """Changes when the age is written differently: every second up to an hour, then every minute (units.duration)."""
     start = row.facts.start_time if row.facts is not None else None
     if start is None or row.is_part:
@@ -140,7 +142,7 @@ def _age_step(row: Row, at: float) -> int:
     return age if age < 3600 else -(age // 60) - 2
 
 
-def heading(layout: Layout, view: View, sort: str, descending: bool, focused: bool, marked: bool = False) -> Line:
+def heading(layout: TableLayout, view: View, sort: str, descending: bool, focused: bool, marked: bool = False) -> Line:
     """The columns' names. The sort arrow follows its one, in the gap after the column where that is full."""
     arrow = view.glyphs.arrow_down if descending else view.glyphs.arrow_up
     usual = "title@bar" if focused else "dim@bar"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gputop import units
 from gputop.model import GpuProcess, ProcessKey, Snapshot
-from gputop.ui.processes.listing.row import Row
+from gputop.ui.processes.listing.row import ProcessRow
 
 _Place = tuple[ProcessKey, str, int | None]
 
@@ -24,7 +24,7 @@ class Mark:
     def words(self) -> str:
         return f"Δ since {time.strftime('%H:%M:%S', time.localtime(self.at))}"
 
-    def change(self, row: Row) -> Change | None:
+    def change(self, row: ProcessRow) -> Change | None:
         """Of a row, over all its parts; None where it is not known."""
         total, new = 0, True
         for part in row.parts or (row.process,):

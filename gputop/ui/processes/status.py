@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from gputop.model import Snapshot
 from gputop.settings import DEFAULTS
-from gputop.ui.processes.columns import Layout
-from gputop.ui.processes.listing.filter import Filter
-from gputop.ui.processes.listing.row import Row, added
-from gputop.ui.processes.listing.rows import Listing
+from gputop.ui.processes.columns import TableLayout
+from gputop.ui.processes.listing.filter import ProcessFilter
+from gputop.ui.processes.listing.row import ProcessRow, added
+from gputop.ui.processes.listing.rows import TableRows
 from gputop.ui.processes.mark import Mark
 from gputop.ui.processes.tags import Tags
 from gputop.ui.toolkit.cells import Span
@@ -15,7 +15,7 @@ from gputop.ui.view import View
 
 
 def what_is_shown(
-    listing: Listing, filter_: Filter, tags: Tags, cursor: Row | None, layout: Layout, view: View
+    listing: TableRows, filter_: ProcessFilter, tags: Tags, cursor: ProcessRow | None, layout: TableLayout, view: View
 ) -> list[Span]:
     """``12 of 64 processes · filter: user:ml · 3 tagged (21.4G) · GPU 0: 5 processes, 88.1G``."""
     said: list[tuple[str, str]] = []
@@ -57,7 +57,7 @@ def what_is_beyond(above: int, below: int, view: View) -> list[Span]:
     return [("  ".join(counts) + " more ", "dim")] if counts else []
 
 
-def why_empty(listing: Listing, snapshot: Snapshot) -> tuple[str, str]:
+def why_empty(listing: TableRows, snapshot: Snapshot) -> tuple[str, str]:
     """Why there is no row, and the role to say it in."""
     if listing.total:
         return "no process matches the filter: Esc clears it", "dim"

@@ -10,19 +10,19 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from gputop.model import GpuProcess, Snapshot
-from gputop.ui.processes.annotations import Knowledge
-from gputop.ui.processes.columns import COLUMNS, Layout, lay_out, place
+from gputop.ui.processes.annotations import Annotations
+from gputop.ui.processes.columns import COLUMNS, TableLayout, lay_out, place
 from gputop.ui.processes.cursor import Cursor
 from gputop.ui.processes.lines import RowPainter, heading, message, status
-from gputop.ui.processes.listing.filter import Filter
+from gputop.ui.processes.listing.filter import ProcessFilter
 from gputop.ui.processes.listing.order import Order
-from gputop.ui.processes.listing.row import Row
-from gputop.ui.processes.listing.rows import Listing, ProcessRows
+from gputop.ui.processes.listing.row import ProcessRow
+from gputop.ui.processes.listing.rows import ProcessRows, TableRows
 from gputop.ui.processes.mark import Mark
 from gputop.ui.processes.status import what_changed, what_is_beyond, what_is_shown, why_empty
 from gputop.ui.processes.tags import Tags, Targets, targets
 from gputop.ui.toolkit.cells import Line
-from gputop.ui.toolkit.line_widget import Board
+from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.view import View
 
 _SIDEWAYS: Final = 8  # cells
@@ -30,7 +30,7 @@ _WHEEL: Final = 3  # rows
 _STATUS_FROM: Final = 5  # lines of the widget from which on one is given to the status
 
 
-class ProcessTable(Board):
+class ProcessTable(LineWidget):
     """Heading, rows, and a line on what is not seen. The cursor sticks to its row, whatever happens around it."""
 
     DEFAULT_CSS: ClassVar[str] = "ProcessTable { height: 1fr; }"
@@ -57,14 +57,14 @@ class ProcessTable(Board):
     class CursorMoved(Message):
         """The cursor is on another row (None: there are none)."""
 
-        def __init__(self, row: Row | None) -> None:
+        def __init__(self, row: ProcessRow | None) -> None:
             super().__init__()
             self.row = row
 
     class Activated(Message):
         """Details of this row are wanted."""
 
-        def __init__(self, row: Row) -> None:
+        def __init__(self, row: ProcessRow) -> None:
             super().__init__()
             self.row = row
 
@@ -73,9 +73,9 @@ class ProcessTable(Board):
         self._snapshot: Snapshot | None = None
         self._view: View | None = None
         self._order = Order()
-        self._filter = Filter()
+        self._filter = ProcessFilter()
         self._rows = ProcessRows()
-        self._listing = Listing()
+        self._listing = TableRows()
         self._tags = Tags()
         self._cursor = Cursor()
         self._offset = 0  # cells the commands are scrolled
@@ -96,13 +96,13 @@ class ProcessTable(Board):
         self._snapshot = snapshot
         self._arrange()
 
-    def know(self, knowledge: Knowledge) -> None:
+    def know(self, knowledge: Annotations) -> None:
         """Say of the processes what is known of them now."""
         if knowledge != self._rows.knowledge:
             self._rows.knowledge = knowledge
             self._arrange()
 
-    def keep_departed(self, departed: tuple[Row, ...]) -> None:
+    def keep_departed(self, departed: tuple[ProcessRow, ...]) -> None:
         """Show these after all others: processes that exited lately."""
         if departed != self._rows.departed:
             self._rows.departed = departed
@@ -128,7 +128,7 @@ class ProcessTable(Board):
         return order.tree or bool(order.group) or COLUMNS[order.column].from_host or self._filter.reads_host
 
     @property
-    def cursor_row(self) -> Row | None:
+    def cursor_row(self) -> ProcessRow | None:
         """The row at the cursor; a sum line's ``process`` is made of its ``parts``."""
         rows = self._listing.rows
         return rows[self._cursor.at] if self._cursor.at < len(rows) else None
@@ -170,20 +170,20 @@ class ProcessTable(Board):
 
     def set_filter(self, text: str) -> str | None:
         """Show what *text* asks for (see process_filter.py). Returns what is wrong with it in words, or None."""
-        self._use_filter(Filter.parse(text, self._filter.user, self._filter.kind))
+        self._use_filter(ProcessFilter.parse(text, self._filter.user, self._filter.kind))
         return "; ".join(self._filter.problems) or None
 
     def set_user(self, user: str | None) -> None:
         """Show only the processes of *user*; None: of all."""
-        self._use_filter(Filter.parse(self._filter.text, user, self._filter.kind))
+        self._use_filter(ProcessFilter.parse(self._filter.text, user, self._filter.kind))
 
     def set_kind(self, kind: str | None) -> None:
         """Show only compute ("C") or graphics ("G") processes; None: all."""
-        self._use_filter(Filter.parse(self._filter.text, self._filter.user, kind))
+        self._use_filter(ProcessFilter.parse(self._filter.text, self._filter.user, kind))
 
     def clear_filter(self) -> None:
         """Show all processes: text, user and kind."""
-        self._use_filter(Filter())
+        self._use_filter(ProcessFilter())
 
     def set_sort(self, column: str) -> None:
         """Sort by *column*; by the one it is sorted by already: the other way round."""
@@ -296,7 +296,7 @@ class ProcessTable(Board):
 
     # -- rows
 
-    def _use_filter(self, filter_: Filter) -> None:
+    def _use_filter(self, filter_: ProcessFilter) -> None:
         self._filter = filter_
         self._arrange()
 
@@ -357,15 +357,15 @@ class ProcessTable(Board):
         return max(0, height - (2 if height >= _STATUS_FROM else 1))
 
     @property
-    def _layout(self) -> Layout:
+    def _layout(self) -> TableLayout:
         assert self._painter is not None
         return self._painter.layout
 
-    def _in_sight(self) -> tuple[Row, ...]:
+    def _in_sight(self) -> tuple[ProcessRow, ...]:
         top = self._cursor.top
         return self._listing.rows[top : top + self._body]
 
-    def _status(self, layout: Layout, view: View) -> Line:
+    def _status(self, layout: TableLayout, view: View) -> Line:
         said = what_is_shown(self._listing, self._filter, self._tags, self.cursor_row, layout, view)
         if self.mark is not None and self._snapshot is not None:
             said = [*what_changed(self.mark, self._snapshot, view), *said]

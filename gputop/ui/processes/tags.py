@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from gputop.model import ProcessKey
 from gputop.signals.protocol import Target
-from gputop.ui.processes.listing.row import Row, added
-from gputop.ui.processes.listing.rows import Listing
+from gputop.ui.processes.listing.row import ProcessRow, added
+from gputop.ui.processes.listing.rows import TableRows
 
 
 class Targets(NamedTuple):
@@ -31,14 +31,14 @@ class Tags:
     def __iter__(self) -> Iterator[ProcessKey]:
         return (ProcessKey(pid, ticks) for pid, ticks in self._start_ticks.items())
 
-    def holds(self, row: Row) -> bool:
+    def holds(self, row: ProcessRow) -> bool:
         pid = row.process.pid
         if pid not in self._start_ticks:
             return False
         mine = self._start_ticks[pid]
         return mine is None or row.facts is None or row.facts.key.start_ticks == mine
 
-    def toggle(self, row: Row) -> bool:
+    def toggle(self, row: ProcessRow) -> bool:
         """Tag or untag the process of *row*. False where it cannot be told from a later bearer of its pid: it is dead,
         and the host never said when it started."""
         pid = row.process.pid
@@ -50,7 +50,7 @@ class Tags:
             self._start_ticks[pid] = row.process_key.start_ticks
         return True
 
-    def toggle_all(self, rows: Iterable[Row]) -> None:
+    def toggle_all(self, rows: Iterable[ProcessRow]) -> None:
         """Tag those of *rows* that are not, or untag them all where all are."""
         rows = tuple(rows)
         missing = [row for row in rows if not self.holds(row)]
@@ -60,7 +60,7 @@ class Tags:
     def clear(self) -> None:
         self._start_ticks.clear()
 
-    def update(self, listing: Listing) -> None:
+    def update(self, listing: TableRows) -> None:
         """Drop the tags of processes whose pid is another's by now, or may be; take start times that were read."""
         alive = {process.pid for process in listing.processes if process.exists is not False}
         for pid, mine in list(self._start_ticks.items()):
@@ -72,12 +72,12 @@ class Tags:
             elif facts is not None and mine != facts.key.start_ticks:
                 del self._start_ticks[pid]
 
-    def listed(self, listing: Listing) -> list[int]:
+    def listed(self, listing: TableRows) -> list[int]:
         """Pids that are tagged and that the driver lists, whether or not a filter hides them."""
         return [pid for pid in self._start_ticks if pid in listing.known] if self._start_ticks else []
 
 
-def targets(listing: Listing, tags: Tags, cursor: Row | None) -> Targets:
+def targets(listing: TableRows, tags: Tags, cursor: ProcessRow | None) -> Targets:
     """The tagged processes, else the one at the cursor. Where a filter hides all that are tagged, none: the one at the
     cursor is not what was asked for."""
     tagged = tags.listed(listing)
@@ -107,7 +107,7 @@ def targets(listing: Listing, tags: Tags, cursor: Row | None) -> Targets:
     return Targets(tuple(chosen), tuple(_target(listing, pid)[0] for pid in hidden), tuple(refused))
 
 
-def _target(listing: Listing, pid: int) -> tuple[Target, str]:
+def _target(listing: TableRows, pid: int) -> tuple[Target, str]:
     """The target *pid* is, over all its GPUs; and why it can be none, if so."""
     facts = listing.known.get(pid)
     parts = listing.of_pid(pid)

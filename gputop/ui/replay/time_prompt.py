@@ -11,7 +11,7 @@ from textual.widgets import Input
 
 from gputop.recording.when import HELP
 from gputop.ui.toolkit.cells import fit
-from gputop.ui.toolkit.line_widget import Board
+from gputop.ui.toolkit.line_widget import LineWidget
 
 _LABEL = 9
 
@@ -31,7 +31,7 @@ class TimePrompt(Horizontal):
         """*go* goes to a time as typed, or says in words what is wrong with it."""
         super().__init__()
         self._go, self._done = go, done
-        self._label = Board()
+        self._label = LineWidget()
         self.input = Input(placeholder=HELP, select_on_focus=False)
         self.input.cursor_blink = False  # blinking costs 3.6 KB/s
 

@@ -141,7 +141,7 @@ class Refresh(Choice):
         return units.interval(DEFAULTS.refresh)
 
 
-class Metric(Option):
+class MetricOption(Option):
     """One of the quantities of the chart."""
 
     keys: ClassVar[tuple[tuple[str, str], ...]] = (("Space", "on/off"),)

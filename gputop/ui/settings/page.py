@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from gputop.locations import short
 from gputop.settings import Settings
 from gputop.ui.settings.options import Choice, Level, Option, ResetAll
-from gputop.ui.settings.sections import Section
+from gputop.ui.settings.sections import SettingsSection
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.frame import clip, on
 from gputop.ui.toolkit.glyphs import Glyphs
@@ -21,7 +21,7 @@ _LABEL: Final = 16  # cells
 _LONG_LABEL: Final = 23
 
 
-class Row(NamedTuple):
+class SettingsRow(NamedTuple):
     """A line of the page; ``option`` is None for titles and words. ``zones``: x, x after, which choice."""
 
     line: Line
@@ -35,7 +35,7 @@ class SettingsPage:
     that; *asking*: whether all is to be reset."""
 
     settings: Settings
-    sections: Sequence[Section]
+    sections: Sequence[SettingsSection]
     option: Option
     entry: Entry | None
     wrong: str
@@ -44,27 +44,27 @@ class SettingsPage:
     problems: Sequence[str]
     glyphs: Glyphs
 
-    def rows(self, cells: int) -> list[Row]:
+    def rows(self, cells: int) -> list[SettingsRow]:
         """All of it, *cells* wide."""
-        rows: list[Row] = []
+        rows: list[SettingsRow] = []
         for section in self.sections:
             if rows:
-                rows.append(Row(()))
+                rows.append(SettingsRow(()))
             rule = self.glyphs.rule * (cells - width(section.title) - 1)
-            rows.append(Row(((section.title, "accent+b"), (f" {rule}", "faint"))))
+            rows.append(SettingsRow(((section.title, "accent+b"), (f" {rule}", "faint"))))
             if section.words:
-                rows.append(Row((("  " + section.words, "dim"),)))
+                rows.append(SettingsRow((("  " + section.words, "dim"),)))
             if section.title == "File":
-                rows += [Row(line) for line in self._file(cells)]
+                rows += [SettingsRow(line) for line in self._file(cells)]
             for option in section.options:
                 rows.append(self._row(option, cells))
                 if option is self.option and self.wrong:
-                    rows += [Row((("    " + part, "warning"),)) for part in wrap(self.wrong, cells - 6)]
+                    rows += [SettingsRow((("    " + part, "warning"),)) for part in wrap(self.wrong, cells - 6)]
                 if option.name == "theme":
-                    rows.append(Row(self._swatches()))
+                    rows.append(SettingsRow(self._swatches()))
         return rows
 
-    def _row(self, option: Option, cells: int) -> Row:
+    def _row(self, option: Option, cells: int) -> SettingsRow:
         here = option is self.option
         settings = self.settings
         mark = self.glyphs.folded if here else " "
@@ -97,7 +97,9 @@ class SettingsPage:
             else:
                 spans += [("‹ ", "dim"), (option.shown(settings), "accent+b"), (" ›", "dim")]
         line = tuple(spans)
-        return Row(on(clip(line, cells), "cursor") if here and self.entry is None else line, option, tuple(zones))
+        return SettingsRow(
+            on(clip(line, cells), "cursor") if here and self.entry is None else line, option, tuple(zones)
+        )
 
     def _values(self, option: Choice, room: int, here: bool) -> tuple[list[Span], list[tuple[int, int, int]]]:
         """All choices side by side where they fit, else the chosen one between arrows."""

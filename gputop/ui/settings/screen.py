@@ -14,13 +14,13 @@ from gputop.locations import short
 from gputop.model import Gpu
 from gputop.settings import DEFAULTS, Settings
 from gputop.ui.settings.options import ColumnOrder, Option, ResetAll
-from gputop.ui.settings.page import Row, SettingsPage
-from gputop.ui.settings.sections import Section, sections
+from gputop.ui.settings.page import SettingsPage, SettingsRow
+from gputop.ui.settings.sections import SettingsSection, sections
 from gputop.ui.toolkit.cells import Line, fit, width
 from gputop.ui.toolkit.exact_output import install
 from gputop.ui.toolkit.frame import Hint, clip, hint_line, shown, thumb
 from gputop.ui.toolkit.glyphs import ASCII, UNICODE, Glyphs
-from gputop.ui.toolkit.line_widget import Board
+from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.toolkit.text_entry import Entry
 
 
@@ -55,19 +55,19 @@ class SettingsScreen(Screen[None]):
         self._themes, self._gpus = tuple(themes), tuple(gpus)
         self._glyphs, self._usual_glyphs = glyphs, glyphs
         self._order = ColumnOrder(settings)
-        self._sections: list[Section] = []
+        self._sections: list[SettingsSection] = []
         self._options: list[Option] = []
         self._build()
         self._at = 0
         self._first = 0  # of the page's lines
-        self._rows: list[Row] = []
+        self._rows: list[SettingsRow] = []
         self._entry: Entry | None = None
         self._asking = False  # whether all is to be reset
         self._said: tuple[str, str] = ("", "dim")  # the line of words at the bottom
         self._wrong = ""  # with what is being typed
         self._typed_anything = False
         self._to_top = False  # a section was gone to: its title goes to the top
-        self.board = Board()
+        self.board = LineWidget()
 
     def _build(self) -> None:
         self._sections = sections(self._gpus, self._themes, self._order)

@@ -14,7 +14,7 @@ from gputop.ui.settings.options import (
     Choice,
     ColumnOrder,
     Level,
-    Metric,
+    MetricOption,
     Option,
     Refresh,
     ResetAll,
@@ -24,7 +24,7 @@ from gputop.ui.settings.options import (
 )
 
 
-class Section(NamedTuple):
+class SettingsSection(NamedTuple):
     title: str
     options: list[Option]
     words: str = ""
@@ -50,7 +50,7 @@ _LEVEL_WORDS: Final = {
 _WINDOW_WORDS: Final = {60: "1 min", 300: "5 min", 600: "10 min", 1800: "30 min", 3600: "1 h"}
 
 
-def sections(gpus: Sequence[Gpu], themes: Sequence[str], order: ColumnOrder) -> list[Section]:
+def sections(gpus: Sequence[Gpu], themes: Sequence[str], order: ColumnOrder) -> list[SettingsSection]:
     """Everything that can be set, in the order of the screen."""
     characters = ((None, "as the locale allows"), (False, "Unicode"), (True, "ASCII"))
     spans = [(seconds, _WINDOW_WORDS[seconds]) for seconds in CHART_WINDOWS]
@@ -63,10 +63,10 @@ def sections(gpus: Sequence[Gpu], themes: Sequence[str], order: ColumnOrder) -> 
         Switch("mouse", "Mouse", "Without it the terminal's own selection works; from the next start on"),
     ]
     return [
-        Section("Refresh", [Refresh()]),
-        Section("Display", display),
-        Section("GPUs", [WhichGpu(gpu, gpus) for gpu in gpus], "" if gpus else "No GPU has been read yet."),
-        Section(
+        SettingsSection("Refresh", [Refresh()]),
+        SettingsSection("Display", display),
+        SettingsSection("GPUs", [WhichGpu(gpu, gpus) for gpu in gpus], "" if gpus else "No GPU has been read yet."),
+        SettingsSection(
             "Panels",
             [
                 Switch("show_host", "Host line", "CPU, memory and load of the machine"),
@@ -76,15 +76,15 @@ def sections(gpus: Sequence[Gpu], themes: Sequence[str], order: ColumnOrder) -> 
                 Switch("show_processes", "Process table"),
             ],
         ),
-        Section(
+        SettingsSection(
             "Chart",
             [
                 Choice("chart_window", "Time span", spans, "What the chart spans"),
                 Choice("chart_newest_right", "Newest at the", ((True, "right"), (False, "left")), "Its direction"),
-                *(Metric(metric, _METRIC_WORDS[metric]) for metric in METRICS),
+                *(MetricOption(metric, _METRIC_WORDS[metric]) for metric in METRICS),
             ],
         ),
-        Section(
+        SettingsSection(
             "Processes",
             [
                 Choice("sort", "Sort by", [(id_, column.heading) for id_, column in COLUMNS.items()], "Also F6"),
@@ -95,7 +95,7 @@ def sections(gpus: Sequence[Gpu], themes: Sequence[str], order: ColumnOrder) -> 
                 *(TableColumn(id_, order) for id_ in order.ids),
             ],
         ),
-        Section(
+        SettingsSection(
             "Thresholds",
             [
                 Level(f"threshold_{name}", which, f"{words}, {('warning', 'critical')[which]}")
@@ -103,8 +103,8 @@ def sections(gpus: Sequence[Gpu], themes: Sequence[str], order: ColumnOrder) -> 
                 for which in (0, 1)
             ],
         ),
-        Section("Leaks", leak_options()),
-        Section(
+        SettingsSection("Leaks", leak_options()),
+        SettingsSection(
             "Killing",
             [
                 Amount(
@@ -116,5 +116,5 @@ def sections(gpus: Sequence[Gpu], themes: Sequence[str], order: ColumnOrder) -> 
                 )
             ],
         ),
-        Section("File", [ResetAll()]),
+        SettingsSection("File", [ResetAll()]),
     ]

@@ -12,7 +12,7 @@ from textual.screen import ModalScreen
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.exact_output import install
 from gputop.ui.toolkit.frame import Hint, framed, shown
-from gputop.ui.toolkit.line_widget import Board
+from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.view import View
 
 ResultT = TypeVar("ResultT")
@@ -37,7 +37,7 @@ class Dialog(ModalScreen[ResultT]):
         install(self)
         self.styles.background = "transparent"  # the application's style for screens would win over this class's
         self.view = view
-        self.board = Board()
+        self.board = LineWidget()
 
     # what subclasses say
 

@@ -87,7 +87,7 @@ def changed_regions(y: int, old: Line, new: Line, cells: int) -> list[Region]:
     return regions
 
 
-class Board(Widget):
+class LineWidget(Widget):
     """Shows the lines given to :meth:`show`. Lines shorter than the widget are padded, longer ones cut."""
 
     DEFAULT_CSS: ClassVar[str] = "Board { width: 100%; height: 1; }"

@@ -13,7 +13,7 @@ from gputop import units
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.exact_output import install
 from gputop.ui.toolkit.frame import Hint, beside, clip, hint_line, shown, thumb
-from gputop.ui.toolkit.line_widget import Board
+from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.view import View
 
@@ -29,7 +29,7 @@ class Part(NamedTuple):
     lines: list[Line]
 
 
-class Sheet(Screen[ResultT]):
+class ScrollingPage(Screen[ResultT]):
     """A title, a body that scrolls, keys. Esc, q and the screen's own key close it; subclasses give the text."""
 
     DEFAULT_CSS: ClassVar[str] = """
@@ -45,7 +45,7 @@ class Sheet(Screen[ResultT]):
         super().__init__()
         install(self)
         self.view = view
-        self.board = Board()
+        self.board = LineWidget()
         self._first = 0
         self._body: list[Line] = []
 

@@ -15,7 +15,7 @@ from gputop.text import unicode_works
 from gputop.ui import exit_signals
 from gputop.ui.toolkit.crash import ReportingApp
 from gputop.ui.toolkit.glyphs import ASCII, UNICODE
-from gputop.ui.toolkit.line_widget import Board
+from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.toolkit.palette import THEMES, Palette, theme_to_show
 from gputop.ui.torch_viewers.screen import ViewerScreen
 from gputop.ui.view import View
@@ -49,7 +49,7 @@ class ViewerApp(ReportingApp[None]):
         self._make = make
         self.settings = settings
         self.ascii_only = settings.ascii if settings.ascii is not None else not unicode_works(sys.__stderr__)
-        Board.ascii_only = self.ascii_only
+        LineWidget.ascii_only = self.ascii_only
         for theme in THEMES:
             self.register_theme(theme)
         self.theme = theme_to_show(settings, self.available_themes, self.console.color_system)

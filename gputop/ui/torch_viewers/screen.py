@@ -15,7 +15,7 @@ from gputop.ui.toolkit.background import in_background
 from gputop.ui.toolkit.cells import Line, fit, width
 from gputop.ui.toolkit.exact_output import install
 from gputop.ui.toolkit.frame import Hint, clip, hint_line, shown
-from gputop.ui.toolkit.line_widget import Board
+from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.toolkit.text_entry import Entry
 from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.torch_viewers.curve_pane import CurvePane
@@ -63,7 +63,7 @@ class ViewerScreen(Screen[None], Generic[Found]):
         super().__init__()
         install(self)
         self.view = view
-        self.board = Board()
+        self.board = LineWidget()
         self.problems: list[str] = []
         self.panes: list[Pane] = []
         self.at = 0

@@ -10,7 +10,7 @@ from gputop.alarms.conditions import (
     Comparison,
     Condition,
     ConditionError,
-    GpuLost,
+    GpuLostCondition,
     Growth,
     ProcessGone,
     Scope,
@@ -85,7 +85,7 @@ def test_how_long_it_must_hold_is_in_the_condition_or_beside_it() -> None:
 @pytest.mark.parametrize(
     ("text", "clause"),
     [
-        ("gpu lost", GpuLost()),
+        ("gpu lost", GpuLostCondition()),
         ("xid", XidSeen(None)),
         ("xid 48, 79", XidSeen(frozenset({48, 79}))),
         ("pid 1234 gone", ProcessGone(pid=1234)),

@@ -21,7 +21,7 @@ import pytest
 
 from gputop.alarms.actions import EventLog, check_url, facts, line, post, run_command
 from gputop.alarms.conditions import parse
-from gputop.alarms.delivery import AT_ONCE, WAITING, Deliveries
+from gputop.alarms.delivery import AT_ONCE, WAITING, DeliveryQueue
 from gputop.alarms.engine import Alarms
 from tests.driver import GIB, SimulatedDriver
 from tests.unit.sampling.snapshots import gpu, process, snapshot
@@ -293,7 +293,7 @@ def test_slow_commands_hold_nothing_up_and_the_surplus_is_told() -> None:
         running.append(1)
         release.wait(20)
 
-    deliveries = Deliveries(said.append)
+    deliveries = DeliveryQueue(said.append)
     started = time.monotonic()
     for _ in range(AT_ONCE):
         deliveries.put(job, "slow")

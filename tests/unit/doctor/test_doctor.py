@@ -13,7 +13,7 @@ from typing import Any
 import pexpect
 import pytest
 
-from gputop.doctor import FAIL, OK, WARN, Finding, host, scrub, terminal
+from gputop.doctor import FAIL, OK, WARN, Check, host, scrub, terminal
 from gputop.doctor import driver as dr
 from gputop.doctor.text import as_text, worst
 from tests.driver import SimulatedDriver
@@ -45,7 +45,7 @@ def about(simulated: SimulatedDriver, topic: str) -> Found:
     return [finding for finding in json.loads(output)["findings"] if finding["topic"] == topic]
 
 
-def statuses(findings: list[Finding], topic: str) -> set[str]:
+def statuses(findings: list[Check], topic: str) -> set[str]:
     return {finding.status for finding in findings if finding.topic == topic}
 
 
@@ -260,19 +260,19 @@ def driver_uuid(simulated: SimulatedDriver) -> str:
 
 def test_names_inside_words_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("USER", "driver")
-    (found,) = scrub([Finding("x", OK, "the driver of drivers\x1b[2J")])
+    (found,) = scrub([Check("x", OK, "the driver of drivers\x1b[2J")])
     assert found.words.startswith("the USER of drivers") and "\x1b" not in found.words
 
 
 def test_the_text_is_plain_and_counts(driver: SimulatedDriver) -> None:
-    findings = [Finding("a", OK, "fine"), Finding("bcd", WARN, "hm", "do"), Finding("e", FAIL, "no", "fix")]
+    findings = [Check("a", OK, "fine"), Check("bcd", WARN, "hm", "do"), Check("e", FAIL, "no", "fix")]
     assert as_text(findings) == (
         "ok    a    fine\nwarn  bcd  hm\n           → do\nfail  e    no\n           → fix\n\n"
         "1 to mend, 1 to know about\n"
     )
     assert worst(findings) == FAIL and worst(findings[:2]) == WARN and worst(findings[:1]) == OK
     assert as_text(findings, ascii_only=True).isascii()
-    assert max(map(len, as_text([Finding("x", OK, "word " * 50)], width=40).splitlines())) <= 40
+    assert max(map(len, as_text([Check("x", OK, "word " * 50)], width=40).splitlines())) <= 40
 
 
 def test_the_doctor_needs_no_screen(driver: SimulatedDriver) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gputop.leaks.context import Circumstances, Relative
+from gputop.leaks.context import ProcessContext, Relative
 from gputop.leaks.process_history import ParentChange
 from gputop.leaks.rules import Case
 from gputop.model import HostFacts, ProcessKey, replace
@@ -43,7 +43,7 @@ def facts(**values: Any) -> HostFacts:
 
 
 _FACTS = frozenset(HostFacts.__dataclass_fields__)
-_CIRCUMSTANCES = frozenset(Circumstances.__dataclass_fields__) - {"facts"}
+_CIRCUMSTANCES = frozenset(ProcessContext.__dataclass_fields__) - {"facts"}
 _OWNER = frozenset(Owner.__dataclass_fields__)
 
 
@@ -60,7 +60,7 @@ def case(**values: Any) -> Case:
     } | {name: value for name, value in values.items() if name in _CIRCUMSTANCES and name != "owner"}
     host = facts(**{name: value for name, value in values.items() if name in _FACTS})
     made = Case(
-        circumstances=Circumstances(host, NOW, owner=owner, **around),
+        circumstances=ProcessContext(host, NOW, owner=owner, **around),
         memory=((GPU, 20 * GIB),),
         gpu_bytes=140 * GIB,
         first_seen=NOW - 9 * HOUR,

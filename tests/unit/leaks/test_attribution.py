@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gputop.leaks.attribution import GapClock, attribute, gap, gap_threshold
+from gputop.leaks.attribution import UnattributedClock, attribute, gap, gap_threshold
 from gputop.leaks.holder import HeldDevice, Holder, HolderScan
-from gputop.leaks.report import Gap
+from gputop.leaks.report import UnattributedMemory
 from gputop.model import Gpu, GpuFacts, GpuProcess, Host, HostFacts, MigInstance, ProcessKey, Snapshot
 
 MIB, GIB = 1024**2, 1024**3
@@ -84,9 +84,9 @@ def card(
     host: Host | None = None,
     scan: HolderScan | None = None,
     least_mib: int = 512,
-) -> Gap | None:
+) -> UnattributedMemory | None:
     """The card after *seconds* of this."""
-    clock, found = GapClock.new(), None
+    clock, found = UnattributedClock.new(), None
     for at in (0.0, seconds):
         snapshot = Snapshot(1000.0 + at, host or Host(pids_are_host=True), gpus=(made,), processes=rows)
         parts = attribute(made, rows)
@@ -95,7 +95,7 @@ def card(
     return found
 
 
-def causes(found: Gap | None) -> list[str]:
+def causes(found: UnattributedMemory | None) -> list[str]:
     assert found is not None
     assert all(cause.words and cause.advice for cause in found.causes)
     assert [cause.weight for cause in found.causes] == sorted((cause.weight for cause in found.causes), reverse=True)

@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 
 from gputop.leaks.context import Relative
-from gputop.leaks.process_history import MOST_CHILDREN, MOST_LIVES, Life, Past
+from gputop.leaks.process_history import MOST_CHILDREN, MOST_LIVES, ProcessHistory, ProcessRecord
 from gputop.model import GpuProcess, ProcessKey
 from tests.unit.ui.process_data import GIB, TAKEN_AT, process, snapshot
 
 
-def watch(*moments: tuple[float, list[GpuProcess]]) -> Past:
-    past = Past()
+def watch(*moments: tuple[float, list[GpuProcess]]) -> ProcessHistory:
+    past = ProcessHistory()
     for at, processes in moments:
         past.observe(snapshot(*processes, at=at))
     return past
 
 
-def life(past: Past, pid: int) -> Life:
+def life(past: ProcessHistory, pid: int) -> ProcessRecord:
     found = past.last_of(pid)
     assert found is not None
     return found
@@ -126,7 +126,7 @@ def test_children_are_remembered_with_the_time_they_were_seen_last() -> None:
 
 
 def test_it_does_not_grow_without_bound() -> None:
-    past = Past()
+    past = ProcessHistory()
     keep = process(1)
     for n in range(0, 2 * MOST_LIVES, 64):
         past.observe(snapshot(keep, *(process(10 + n + k) for k in range(64)), at=n))

@@ -8,9 +8,9 @@ import pytest
 
 from gputop.leaks.context import Relative
 from gputop.leaks.holder import HeldDevice, Holder, HolderScan
-from gputop.leaks.report import Ghost, Hold
+from gputop.leaks.report import DeadPid, HolderEvidence
 from gputop.leaks.rules import Case
-from gputop.leaks.verdicts import judge, judge_ghost, nothing_to_ask, worst_first
+from gputop.leaks.verdicts import judge, judge_dead_pid, nothing_to_ask, worst_first
 from gputop.model import LeakVerdict, ProcessKey, Verdict
 from gputop.settings import Settings
 from tests.unit.leaks.leak_data import (
@@ -218,23 +218,23 @@ def test_the_worst_and_the_largest_come_first() -> None:
 # -------------------------------------------------------------------------- ghosts
 
 
-def hold(pid: int, certain: bool = True) -> Hold:
+def hold(pid: int, certain: bool = True) -> HolderEvidence:
     device = HeldDevice("/dev/nvidia1", 1, (41,))
     holder = Holder(facts(key=ProcessKey(pid, pid * 10), name="pt_data_worker"), (device,))
-    return Hold(holder, device, "process group 50211" if certain else "holds the device", certain)
+    return HolderEvidence(holder, device, "process group 50211" if certain else "holds the device", certain)
 
 
-def ghost(*holds: Hold, ago: float = HOUR, **values: Any) -> Ghost:
+def ghost(*holds: HolderEvidence, ago: float = HOUR, **values: Any) -> DeadPid:
     given: dict[str, Any] = {"pid": 50211, "memory": ((GPU, 38 * GIB),), "since": NOW - ago, "scanned": True}
-    return Ghost(**(given | {"holds": holds} | values))
+    return DeadPid(**(given | {"holds": holds} | values))
 
 
 def scan(**values: Any) -> HolderScan:
     return HolderScan(**({"taken_at": NOW, "took": 0.1, "holders": (), "inspected": 400} | values))
 
 
-def ghost_verdict(made: Ghost, seen: HolderScan | None = None) -> LeakVerdict | None:
-    return judge_ghost(made, SETTINGS, NOW, {GPU: "GPU 1"}, seen)
+def ghost_verdict(made: DeadPid, seen: HolderScan | None = None) -> LeakVerdict | None:
+    return judge_dead_pid(made, SETTINGS, NOW, {GPU: "GPU 1"}, seen)
 
 
 def test_a_dead_pid_with_memory_is_a_leak_and_its_holders_the_targets() -> None:
@@ -278,4 +278,4 @@ def test_a_hundred_holders_are_counted_not_listed() -> None:
 
 def test_an_ignored_users_ghost_is_not_reported() -> None:
     made = ghost(hold(50377), known=facts())
-    assert judge_ghost(made, Settings(leak_ignore=("user:ml",)), NOW, {}) is None
+    assert judge_dead_pid(made, Settings(leak_ignore=("user:ml",)), NOW, {}) is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gputop.leaks.stragglers import Member, standouts
+from gputop.leaks.stragglers import Member, stragglers
 from gputop.model import ProcessKey
 from gputop.model.owner import Owner
 
@@ -22,11 +22,11 @@ def members(
 
 
 def said(made: list[Member]) -> list[str]:
-    return [found.words for found in standouts(made)]
+    return [found.words for found in stragglers(made)]
 
 
 def test_the_rank_that_holds_more_and_has_more_workers() -> None:
-    found = standouts(members(60, 60.1, 60, 62.1, workers=(4, 4, 4, 8)))
+    found = stragglers(members(60, 60.1, 60, 62.1, workers=(4, 4, 4, 8)))
     assert [one.words for one in found] == [
         "rank 3 holds 2.1 GiB more than its peers; it has 8 worker processes, they have 4"
     ]
@@ -55,7 +55,7 @@ def test_other_jobs_are_not_peers() -> None:
 
 
 def test_ranks_of_one_launcher_are_a_job_without_slurm() -> None:
-    (found,) = standouts(members(60, 60, 60, 70, job=None))
+    (found,) = stragglers(members(60, 60, 60, 70, job=None))
     assert found.job == "job of 99"
 
 

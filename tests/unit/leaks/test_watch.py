@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from gputop.leaks.context import Circumstances
+from gputop.leaks.context import ProcessContext
 from gputop.leaks.finder import SCAN_SECONDS, LeakFinder
 from gputop.leaks.holder import HolderScan
 from gputop.leaks.report import LeakReport
@@ -50,7 +50,7 @@ class Demo:
 
     # the investigator, counted
 
-    def circumstances(self, facts: HostFacts) -> Circumstances | None:
+    def circumstances(self, facts: HostFacts) -> ProcessContext | None:
         self.asked.append(facts.key.pid)
         return self.machine.investigator.circumstances(facts)
 

@@ -34,7 +34,7 @@ from gputop.model import GpuFacts, MigInstance, Severity, Snapshot, Xid
 from gputop.outputs.exporter import AT_ONCE, Exporter
 from gputop.outputs.prometheus import SnapshotCollector, XidCounts
 from gputop.outputs.prometheus_processes import ProcessText
-from gputop.outputs.web_config import Users, WebConfig, WebConfigError, load
+from gputop.outputs.web_config import PasswordFile, WebConfig, WebConfigError, load
 from gputop.sampling.one_shot import sample
 from gputop.sources.simulated import simulated_machine
 from tests.driver import GIB, SimulatedDriver
@@ -310,7 +310,7 @@ def test_a_password_is_asked_for_on_every_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize("header", [None, "", "Basic", "Basic !", "Basic " + "A" * 5, "Bearer abc", "basic Og=="])
 def test_a_header_that_is_none_lets_nobody_in(header: str | None) -> None:
     pytest.importorskip("bcrypt")
-    assert not Users({"a": HASH.encode()}).let_in(header)
+    assert not PasswordFile({"a": HASH.encode()}).let_in(header)
 
 
 def test_tls_and_client_certificates(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gputop.leaks.context import Circumstances, Relative
+from gputop.leaks.context import ProcessContext, Relative
 from gputop.leaks.investigator import ProcInvestigator
 from gputop.model import Gpu, HostFacts, ProcessKey
 from gputop.model.owner import Owner
@@ -258,7 +258,7 @@ def test_in_a_job_or_behind_another_user_nothing_is_claimed() -> None:
 # ---------------------------------------------------------------------- real processes
 
 
-def look(pid: int) -> Circumstances:
+def look(pid: int) -> ProcessContext:
     reader = ProcHostReader()
     found = ProcInvestigator(reader.facts_of).circumstances(reader.read([pid])[pid])
     reader.close()

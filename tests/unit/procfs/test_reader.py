@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from gputop.model import HostFacts
-from gputop.procfs.process import Users
+from gputop.procfs.process import UserNames
 from gputop.procfs.reader import ProcHostReader
 from gputop.procfs.stat import TICKS_PER_SECOND, parse_stat
 from tests.unit.children import (
@@ -147,9 +147,9 @@ def test_a_title_changed_without_exec_is_seen_later(tmp_path: Path) -> None:
 
 
 def test_a_user_without_a_name_is_a_number() -> None:
-    assert Users().name(3_999_999_999) == "3999999999"
-    assert Users().name(None) is None
-    assert Users().name(0) == "root"
+    assert UserNames().name(3_999_999_999) == "3999999999"
+    assert UserNames().name(None) is None
+    assert UserNames().name(0) == "root"
 
 
 @root

@@ -12,7 +12,7 @@ import pytest
 from gputop.model import Driver, Gpu, GpuProcess, Host, HostFacts, ProcessKey, Snapshot, TorchReport
 from gputop.sampling.bus import Bus, GpuBack, GpuLost, MessagesLost, ProcessExited, ProcessStarted, SnapshotTaken
 from gputop.sampling.poller import Poller
-from gputop.sampling.reader_threads import PATIENCE, Lanes
+from gputop.sampling.reader_threads import PATIENCE, ReaderThreads
 from gputop.sources import Reading, SourceError
 
 
@@ -155,7 +155,7 @@ def test_sweep_over_gpus_that_all_hang_still_returns():
         released.wait(10)
         return Reading(Gpu(slot, str(slot), "x", 0.0))
 
-    lanes = Lanes(read, range(8))
+    lanes = ReaderThreads(read, range(8))
     started = time.monotonic()
     late = lanes.sweep()
     assert time.monotonic() - started < 10 * PATIENCE

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from gputop.model import GpuProcess, ProcessKey, Snapshot, replace
-from gputop.signals.outcome import GRACE, VERIFY_WAIT, Endings
+from gputop.signals.outcome import GRACE, VERIFY_WAIT, Terminations
 from gputop.signals.protocol import Outcome, Result, Target
-from gputop.signals.reclaim import Inheritance
-from gputop.signals.state import Stage
+from gputop.signals.reclaim import HeldMemory
+from gputop.signals.state import TerminationState
 from tests.unit.ui.process_data import GIB, gpu, process
 
 GPU0, GPU1 = gpu(0).uuid, gpu(1).uuid
@@ -56,7 +56,7 @@ class Scene:
         ]
         for target in targets:
             self.holds[target.key.pid] = Told(target)
-        self.endings = Endings(targets, self.snapshot(), clock=lambda: self.now, wall=lambda: self.now)
+        self.endings = Terminations(targets, self.snapshot(), clock=lambda: self.now, wall=lambda: self.now)
 
     def snapshot(self) -> Snapshot:
         def used(index: int) -> int:
@@ -93,7 +93,7 @@ class Scene:
         self.endings.watch()
         self.endings.look(self.snapshot())
 
-    def stage(self, n: int = 0) -> Stage:
+    def stage(self, n: int = 0) -> TerminationState:
         return self.endings.all[n].stage
 
     def words(self, n: int = 0) -> str:
@@ -105,13 +105,13 @@ def test_exited_and_memory_back_is_said_with_gib_gpu_and_seconds() -> None:
     scene.send()
     scene.now += 0.3
     scene.endings.watch()
-    assert scene.stage() is Stage.RUNNING
+    assert scene.stage() is TerminationState.RUNNING
     scene.exit(10)
     scene.endings.watch()
-    assert scene.stage() is Stage.EXITED
+    assert scene.stage() is TerminationState.EXITED
     scene.now += 0.2
     scene.endings.look(scene.snapshot())
-    assert scene.stage() is Stage.RELEASED
+    assert scene.stage() is TerminationState.RELEASED
     assert scene.words() == "exited 0.3 s after SIGTERM; released 37.9G on GPU 1 in 0.5 s"
     assert not scene.endings.pending
 
@@ -124,7 +124,7 @@ def test_snapshot_from_before_the_exit_proves_nothing() -> None:
     scene.now += 0.3
     scene.endings.watch()
     scene.endings.look(old)
-    assert scene.stage() is Stage.EXITED
+    assert scene.stage() is TerminationState.EXITED
 
 
 @pytest.mark.parametrize(
@@ -139,9 +139,9 @@ def test_memory_that_stays_used_is_not_called_released(how: dict[str, bool], wor
     scene.send()
     scene.exit(10, **how)
     scene.go_on(1.0)
-    assert scene.stage() is Stage.EXITED
+    assert scene.stage() is TerminationState.EXITED
     scene.go_on(VERIFY_WAIT)
-    assert scene.stage() is Stage.KEPT
+    assert scene.stage() is TerminationState.KEPT
     assert words in scene.words()
 
 
@@ -152,7 +152,7 @@ def test_another_process_that_grows_meanwhile_does_not_hide_the_release() -> Non
     scene.exit(10)
     scene.processes[0] = replace(scene.processes[0], memory_bytes=60 * GIB)
     scene.go_on(0.5)
-    assert scene.stage() is Stage.RELEASED
+    assert scene.stage() is TerminationState.RELEASED
 
 
 def test_pid_given_to_a_new_process_is_not_taken_for_the_old_one() -> None:
@@ -161,7 +161,7 @@ def test_pid_given_to_a_new_process_is_not_taken_for_the_old_one() -> None:
     scene.exit(10)
     scene.processes.append(process(10, 0, 20, start_ticks=999_999))
     scene.go_on(0.5)
-    assert scene.stage() is Stage.RELEASED
+    assert scene.stage() is TerminationState.RELEASED
 
 
 def test_process_on_two_gpus_waits_for_both() -> None:
@@ -172,7 +172,7 @@ def test_process_on_two_gpus_waits_for_both() -> None:
     scene.exit(10)
     scene.processes.append(replace(second, host=None))  # not torn down yet
     scene.go_on(0.5)
-    assert scene.stage() is Stage.EXITED
+    assert scene.stage() is TerminationState.EXITED
     scene.processes.clear()
     scene.go_on(0.5)
     assert "released 17.0G on GPU 0, GPU 1" in scene.words()
@@ -181,19 +181,19 @@ def test_process_on_two_gpus_waits_for_both() -> None:
 @pytest.mark.parametrize(
     ("outcome", "stage"),
     [
-        (Outcome.PID_REUSED, Stage.REFUSED),
-        (Outcome.NOT_PERMITTED, Stage.REFUSED),
-        (Outcome.NOT_OWNER, Stage.REFUSED),
-        (Outcome.ALREADY_GONE, Stage.GONE),
+        (Outcome.PID_REUSED, TerminationState.REFUSED),
+        (Outcome.NOT_PERMITTED, TerminationState.REFUSED),
+        (Outcome.NOT_OWNER, TerminationState.REFUSED),
+        (Outcome.ALREADY_GONE, TerminationState.GONE),
     ],
 )
-def test_refused_hold_is_never_sent_anything(outcome: Outcome, stage: Stage) -> None:
+def test_refused_hold_is_never_sent_anything(outcome: Outcome, stage: TerminationState) -> None:
     scene = Scene(process(10), process(11))
     target = scene.endings.all[0].target
     scene.holds[10] = Result(target, outcome, "why not")
     scene.send()
     assert (scene.stage(0), scene.words(0)) == (stage, "why not")
-    assert (scene.stage(1), scene.told(11).sent) == (Stage.RUNNING, [signal.SIGTERM])
+    assert (scene.stage(1), scene.told(11).sent) == (TerminationState.RUNNING, [signal.SIGTERM])
 
 
 def test_stopped_process_is_continued_so_that_the_signal_reaches_it() -> None:
@@ -238,7 +238,7 @@ def test_lost_gpu_never_proves_a_release() -> None:
     scene.endings.watch()
     lost = replace(scene.snapshot(), gpus=(replace(gpu(0), read_at=scene.now, error="lost"),))
     scene.endings.look(lost)
-    assert scene.stage() is Stage.EXITED
+    assert scene.stage() is TerminationState.EXITED
 
 
 def test_process_that_exits_while_the_dialog_is_open_is_told() -> None:
@@ -260,7 +260,7 @@ def test_holds_are_let_go_of() -> None:
 
 def test_pid_without_a_start_time_is_one_target() -> None:
     dead = replace(process(10, 0, 38), host=None, exists=False)
-    endings = Endings([Target(ProcessKey(10, None))], Snapshot(1.0, gpus=(gpu(0),), processes=(dead,)))
+    endings = Terminations([Target(ProcessKey(10, None))], Snapshot(1.0, gpus=(gpu(0),), processes=(dead,)))
     assert endings.all[0].memory_bytes == 38 * GIB
 
 
@@ -278,9 +278,9 @@ def ghost_scene() -> Scene:
     scene = Scene(replace(process(50211, 1, 38), host=None, exists=False))
     target = Target(ProcessKey(20, 200), "cv", "worker", kin=True)
     scene.holds = {20: Told(target)}
-    scene.endings = Endings(
+    scene.endings = Terminations(
         [target], scene.snapshot(), clock=lambda: scene.now, wall=lambda: scene.now,
-        inherited=[Inheritance(50211, {GPU1: 38 * GIB})],
+        inherited=[HeldMemory(50211, {GPU1: 38 * GIB})],
     )  # fmt: skip
     return scene
 

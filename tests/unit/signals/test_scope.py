@@ -17,12 +17,12 @@ from gputop.model import HostFacts, ProcessKey, Snapshot
 from gputop.procfs.stat import read_stat
 from gputop.signals import outcome
 from gputop.signals.audit_log import ActionLog
-from gputop.signals.outcome import Endings
+from gputop.signals.outcome import Terminations
 from gputop.signals.protocol import Target
-from gputop.signals.scope import Extent, kin_among
+from gputop.signals.scope import SignalScope, related_among
 from gputop.signals.sender import ProcSignals
-from gputop.signals.state import Stage
-from gputop.signals.termination import Course, Step, scope
+from gputop.signals.state import TerminationState
+from gputop.signals.termination import GracefulTermination, TerminationStep, scope
 from tests.unit.children import in_new_pid_namespace, key_of, root, state_of, wait_for
 
 #: A leader in a session of its own: a child in its group, a grandchild, a child in a group of its own, one in a session
@@ -94,13 +94,13 @@ def family() -> Iterator[Family]:
 @pytest.mark.parametrize(
     ("extent", "members"),
     [
-        (Extent.DESCENDANTS, {"child", "grandchild", "own_group", "own_session"}),
-        (Extent.GROUP, {"child", "grandchild"}),
-        (Extent.SESSION, {"child", "grandchild", "own_group"}),
-        (Extent.PROCESS, set()),
+        (SignalScope.DESCENDANTS, {"child", "grandchild", "own_group", "own_session"}),
+        (SignalScope.GROUP, {"child", "grandchild"}),
+        (SignalScope.SESSION, {"child", "grandchild", "own_group"}),
+        (SignalScope.PROCESS, set()),
     ],
 )
-def test_scope_takes_in_who_it_says(family: Family, extent: Extent, members: set[str]) -> None:
+def test_scope_takes_in_who_it_says(family: Family, extent: SignalScope, members: set[str]) -> None:
     kin = ProcSignals().kin([family.keys["leader"]]).of(extent)
     assert family.names({facts.key for facts in kin}) == members
     assert {facts.key.pid for facts in kin} == {family.pids[name] for name in members}, "nobody else's"
@@ -116,22 +116,22 @@ def test_kin_of_a_pid_that_is_another_ones_by_now_is_empty(family: Family) -> No
 def test_parent_that_started_after_its_child_is_no_parent() -> None:
     old = HostFacts(ProcessKey(20, 100), 0.0, parent_pid=10)
     new_bearer = HostFacts(ProcessKey(10, 500), 0.0, parent_pid=1)
-    assert kin_among([old, new_bearer], [new_bearer.key]).descendants == ()
+    assert related_among([old, new_bearer], [new_bearer.key]).descendants == ()
 
 
-def _course(family: Family, extent: Extent, grace: float, log: ActionLog | None = None) -> Course:
+def _course(family: Family, extent: SignalScope, grace: float, log: ActionLog | None = None) -> GracefulTermination:
     signals = ProcSignals()
     chosen = [Target(family.keys["leader"], "me", "leader", kin=True)]
     targets, facts = scope(chosen, signals.kin([family.keys["leader"]]).of(extent))
-    endings = Endings(targets, Snapshot(time.time()), facts=facts, log=log)
+    endings = Terminations(targets, Snapshot(time.time()), facts=facts, log=log)
     endings.take(signals)
-    assert not endings.those(Stage.REFUSED, Stage.GONE)
-    return Course(endings, signals, extent, grace)
+    assert not endings.those(TerminationState.REFUSED, TerminationState.GONE)
+    return GracefulTermination(endings, signals, extent, grace)
 
 
-def _run(course: Course) -> None:
+def _run(course: GracefulTermination) -> None:
     end = time.monotonic() + 30
-    while course.step is not Step.DONE:
+    while course.step is not TerminationStep.DONE:
         assert time.monotonic() < end
         if course.due:
             course.act(Snapshot(time.time()))
@@ -139,25 +139,25 @@ def _run(course: Course) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("extent", [Extent.DESCENDANTS, Extent.GROUP, Extent.SESSION])
-def test_course_ends_the_whole_scope_and_nobody_else(family: Family, extent: Extent) -> None:
+@pytest.mark.parametrize("extent", [SignalScope.DESCENDANTS, SignalScope.GROUP, SignalScope.SESSION])
+def test_course_ends_the_whole_scope_and_nobody_else(family: Family, extent: SignalScope) -> None:
     members = {facts.key for facts in ProcSignals().kin([family.keys["leader"]]).of(extent)}
     outside = family.keys.keys() - {"leader"} - family.names(members)
     course = _course(family, extent, grace=5)
     _run(course)
     family.process.wait(10)
     wait_for(lambda: family.alive() == set(outside), "the scope to end")
-    wait_for(lambda: (course.endings.watch(), not course.endings.those(Stage.RUNNING))[1], "it to be seen")
+    wait_for(lambda: (course.endings.watch(), not course.endings.those(TerminationState.RUNNING))[1], "it to be seen")
     course.endings.close()
 
 
 def test_who_ignores_sigterm_gets_sigkill_after_the_grace_time() -> None:
     family = Family("ignore")
     try:
-        course = _course(family, Extent.DESCENDANTS, grace=0.5)
+        course = _course(family, SignalScope.DESCENDANTS, grace=0.5)
         course.act(None)
         course.endings.watch()
-        assert course.step is Step.OTHERS
+        assert course.step is TerminationStep.OTHERS
         _run(course)
         wait_for(lambda: family.process.poll() is not None and not family.alive(), "all to end")
         numbers = {e.number for e in course.endings.all if e.target.key != family.keys["leader"]}
@@ -168,9 +168,9 @@ def test_who_ignores_sigterm_gets_sigkill_after_the_grace_time() -> None:
 
 
 def test_leader_is_asked_first_and_the_others_when_it_is_gone(family: Family) -> None:
-    course = _course(family, Extent.DESCENDANTS, grace=5)
+    course = _course(family, SignalScope.DESCENDANTS, grace=5)
     course.act(None)
-    assert [e.target.key for e in course.endings.those(Stage.RUNNING)] == [family.keys["leader"]]
+    assert [e.target.key for e in course.endings.those(TerminationState.RUNNING)] == [family.keys["leader"]]
     wait_for(lambda: family.process.poll() is not None, "the leader to end")
     assert family.alive() == {"child", "grandchild", "own_group", "own_session"}, "nobody else was sent anything yet"
     _run(course)
@@ -200,10 +200,10 @@ while True:
     child = int(process.stdout.readline())
     signals = ProcSignals()
     leader = key_of(process.pid)
-    targets, facts = scope([Target(leader, kin=True)], signals.kin([leader]).of(Extent.DESCENDANTS))
-    endings = Endings(targets, None, facts=facts)
+    targets, facts = scope([Target(leader, kin=True)], signals.kin([leader]).of(SignalScope.DESCENDANTS))
+    endings = Terminations(targets, None, facts=facts)
     endings.take(signals)
-    course = Course(endings, signals, Extent.DESCENDANTS, grace=0.3)
+    course = GracefulTermination(endings, signals, SignalScope.DESCENDANTS, grace=0.3)
     course.act(None)  # SIGTERM makes it fork
     newcomer = int(process.stdout.readline())
     assert newcomer not in {target.key.pid for target in targets}
@@ -221,9 +221,9 @@ def test_stopped_process_is_continued_so_that_sigterm_acts() -> None:
     wait_for(lambda: state_of(process.pid) == "T", "it to stop")
     key = key_of(process.pid)
     facts = HostFacts(key, 0.0, state="T")
-    endings = Endings([Target(key, kin=True)], None, facts={key: facts})
+    endings = Terminations([Target(key, kin=True)], None, facts={key: facts})
     endings.take(ProcSignals())
-    course = Course(endings, ProcSignals(), Extent.PROCESS, grace=20)
+    course = GracefulTermination(endings, ProcSignals(), SignalScope.PROCESS, grace=20)
     course.act(None)
     assert process.wait(10) == -signal.SIGTERM, "it was not SIGKILL"
     endings.close()
@@ -355,7 +355,7 @@ def test_every_signal_and_refusal_is_a_line_that_only_its_owner_reads(tmp_path: 
     log = ActionLog(tmp_path / "gputop" / "actions.log")
     process = subprocess.Popen(["sleep", "600"])
     targets = [Target(key_of(process.pid), "ml", "sleep 600 \x1b]0;x", kin=True), Target(ProcessKey(1, 1))]
-    endings = Endings(targets, None, log=log)
+    endings = Terminations(targets, None, log=log)
     endings.take(ProcSignals())
     endings.send(signal.SIGTERM)
     process.wait(10)
@@ -389,12 +389,12 @@ def test_process_stuck_in_the_kernel_after_sigkill_is_told_with_its_place(monkey
     monkeypatch.setattr(outcome, "STUCK_AFTER", 0.1)
     with child(STUCK) as process:
         wait_for(lambda: state_of(process.pid) == "D", "it to be stuck")
-        endings = Endings([Target(key_of(process.pid), kin=True)], None)
+        endings = Terminations([Target(key_of(process.pid), kin=True)], None)
         endings.take(ProcSignals())
         endings.send(signal.SIGKILL)
         time.sleep(0.2)
         endings.watch()
-        if endings.all[0].stage is not Stage.RUNNING:
+        if endings.all[0].stage is not TerminationState.RUNNING:
             pytest.skip("this kernel lets SIGKILL through a vfork")
         words = endings.words(endings.all[0])
         assert "stuck in the kernel (D)" in words and "SIGKILL cannot help" in words

@@ -10,7 +10,7 @@ import pytest
 from gputop.model import GpuProcess
 from gputop.sources import Reading
 from gputop.sources.nvml.readings import utilization
-from gputop.sources.nvml.readings.processes import UNRELIABLE, Strides
+from gputop.sources.nvml.readings.processes import UNRELIABLE, EntryLayoutProbe
 from tests.driver import GIB, MIB, NOT_AVAILABLE, SimulatedDriver
 from tests.unit.sources.nvml_source import calls, full, opened
 
@@ -92,13 +92,13 @@ def test_no_list_at_all_is_said(tmp_path: Path, driver: SimulatedDriver) -> None
     (128 * 24, 3, 128, 24), (128 * 32, 1, 128, 32),  # a driver that clears the whole buffer first
 ])  # fmt: skip
 def test_strides(written: int, count: int, capacity: int, stride: int) -> None:
-    strides = Strides()
+    strides = EntryLayoutProbe()
     assert strides.measure("list_v3", written, count, capacity) == stride
     assert strides.of("list_v3") == stride
 
 
 def test_a_stride_that_makes_no_sense_is_not_kept() -> None:
-    strides = Strides()
+    strides = EntryLayoutProbe()
     assert strides.measure("list_v3", 71, 3, 128) == 24
     assert strides.measure("list", 71, 3, 128) == 16
     assert strides.of("list_v3") is None

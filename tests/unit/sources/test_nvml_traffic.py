@@ -8,7 +8,7 @@ import time
 import pytest
 
 from gputop.sources.nvml import NvmlSource
-from gputop.sources.nvml.readings.pcie import PcieSampler, Turns
+from gputop.sources.nvml.readings.pcie import PcieSampler, RateLimiter
 from tests.driver import GIB, MIB, NO_PERMISSION, NOT_SUPPORTED, SimulatedDriver
 from tests.unit.sources.nvml_source import TICK, calls, full, gpu, opened
 
@@ -179,7 +179,7 @@ def test_blocking_calls_take_turns() -> None:
     samplers = [PcieSampler.__new__(PcieSampler) for _ in range(8)]
     for sampler in samplers:
         sampler.sampled_at = 0.0
-    turns, sampled = Turns(), []
+    turns, sampled = RateLimiter(), []
     for second in range(1, 9):
         for number, sampler in enumerate(samplers):
             if turns.take(second + number / 100, sampler, samplers):

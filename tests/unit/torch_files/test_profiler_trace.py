@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from gputop.torch_files.trace.callers import FUNCTION
 from gputop.torch_files.trace.file import UnreadableTrace
 from gputop.torch_files.trace.reader import ANNOTATION, DEVICE, DEVICE_ANNOTATION, PYTHON
-from gputop.torch_files.trace.table import Row
+from gputop.torch_files.trace.table import OpRow
 from gputop.torch_files.trace.trace import open_trace
 
 DATA = Path(__file__).resolve().parents[2] / "data"
@@ -131,7 +131,7 @@ def opened(tmp_path: Path, text: str | bytes) -> Any:
     return open_trace(path)
 
 
-def table(trace: Any) -> dict[str, Row]:
+def table(trace: Any) -> dict[str, OpRow]:
     return {row.name: row for row in trace.rows()}
 
 

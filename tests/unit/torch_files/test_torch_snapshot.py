@@ -17,14 +17,14 @@ from gputop.torch_files.snapshot.leaks import leaks, steps
 from gputop.torch_files.snapshot.oom import out_of_memory
 from gputop.torch_files.snapshot.overview import coverage, coverage_words, overview
 from gputop.torch_files.snapshot.phases import phases
-from gputop.torch_files.snapshot.snapshot import Device, Snapshot, open_snapshot
+from gputop.torch_files.snapshot.snapshot import DeviceSnapshot, MemorySnapshot, open_snapshot
 from tests.unit.torch_files import allocator_simulator as sim
 from tests.unit.torch_files.allocator_simulator import MIB, Allocator
 
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Any:
-    def write_and_open(data: Any, protocol: int = 4, zipped: bool = False) -> Snapshot:
+    def write_and_open(data: Any, protocol: int = 4, zipped: bool = False) -> MemorySnapshot:
         raw = sim.dumps(data, protocol)
         path = tmp_path / f"snapshot-{len(list(tmp_path.iterdir()))}.pickle"
         path.write_bytes(gzip.compress(raw) if zipped else raw)
@@ -33,7 +33,7 @@ def opened(tmp_path: Path) -> Any:
     return write_and_open
 
 
-def totals_of(device: Device) -> dict[str, int]:
+def totals_of(device: DeviceSnapshot) -> dict[str, int]:
     totals = overview(device).totals
     return {
         "reserved_bytes": totals.reserved,
@@ -47,14 +47,14 @@ def totals_of(device: Device) -> dict[str, int]:
     }
 
 
-def assert_dump_agrees(device: Device, allocator: Allocator) -> None:
+def assert_dump_agrees(device: DeviceSnapshot, allocator: Allocator) -> None:
     told, known = totals_of(device), allocator.stats()
     if allocator.expandable:
         del told["releasable_bytes"], known["releasable_bytes"]
     assert told == known
 
 
-def assert_moments_agree(device: Device, allocator: Allocator) -> None:
+def assert_moments_agree(device: DeviceSnapshot, allocator: Allocator) -> None:
     """Every moment that the ring still covers."""
     n = device.entries
     lost = len(allocator.truth.live) - n

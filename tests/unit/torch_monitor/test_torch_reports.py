@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from gputop.model import Gpu, GpuProcess, HostFacts, ProcessKey, TorchDevice, TorchReport
 from gputop.procfs.reader import ProcHostReader
-from gputop.sampling.snapshot_builder import Assembler
+from gputop.sampling.snapshot_builder import SnapshotBuilder
 from gputop.torch_monitor import reports, runtime
 from gputop.torch_monitor.reports import BadReport, TorchReports, ask, parse
 
@@ -197,7 +197,7 @@ def test_torchs_device_is_the_gpu_with_its_uuid_or_pci_id() -> None:
 
 
 def test_a_new_report_gives_a_new_row_and_the_same_one_the_same_row() -> None:
-    assembler, processes = Assembler(), (GpuProcess(7, "GPU-a", "C"),)
+    assembler, processes = SnapshotBuilder(), (GpuProcess(7, "GPU-a", "C"),)
     report = TorchReport(1.0)
     (bare,) = assembler.join(processes, {}, {})
     (first,) = assembler.join(processes, {}, {}, {7: report})

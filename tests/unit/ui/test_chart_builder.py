@@ -16,7 +16,7 @@ from gputop.model import Gpu, Snapshot
 from gputop.sampling.history import METRICS, History
 from gputop.ui.chart.builder import ChartBuilder, ChartRequest, Picture
 from gputop.ui.chart.curves import MIRRORED, Decimated, Raster
-from gputop.ui.chart.picture import Curve, Look, Painter, Pane, empty_axes
+from gputop.ui.chart.picture import ChartPane, ChartStyle, Curve, Painter, empty_axes
 from gputop.ui.chart.scale import TimeAxis, axis_top, value_scale
 from gputop.ui.toolkit.cells import Line, line_width
 
@@ -45,11 +45,11 @@ def text(lines: tuple[Line, ...]) -> list[str]:
     return ["".join(span for span, _ in line) for line in lines]
 
 
-def painted(history: History, now: float, *, pane: Pane | None = None, curves: int = 1, **look: Any) -> list[str]:
+def painted(history: History, now: float, *, pane: ChartPane | None = None, curves: int = 1, **look: Any) -> list[str]:
     look.setdefault("window", 60.0)
-    pane = pane or Pane("utilization", 60, 12)
+    pane = pane or ChartPane("utilization", 60, 12)
     curve = tuple(Curve(f"GPU-{n}", n) for n in range(curves))
-    return text(Painter().paint(pane, Look(**look), curve, history, now))
+    return text(Painter().paint(pane, ChartStyle(**look), curve, history, now))
 
 
 def plot(rows: list[str]) -> list[str]:
@@ -238,7 +238,7 @@ def test_each_curve_has_its_gpus_hue_and_name_at_its_end() -> None:
     values = [{"utilization_gpu_percent": 10}, {"utilization_gpu_percent": 90}]
     history = history_of({T0 + n: values for n in range(60)})
     curves = (Curve("GPU-0", 0), Curve("GPU-1", 1))
-    lines = Painter().paint(Pane("utilization", 60, 12), Look(60.0), curves, history, T0 + 60)
+    lines = Painter().paint(ChartPane("utilization", 60, 12), ChartStyle(60.0), curves, history, T0 + 60)
     ends = {style: span for line in lines for span, style in line if style.startswith("g")}
     assert set(ends) == {"g0", "g1"}
     assert ends["g0"].endswith("0") and ends["g1"].endswith("1")
@@ -259,7 +259,7 @@ def test_ascii_is_ascii_and_tells_curves_apart_without_colour() -> None:
 def test_the_terminals_size_does_not_limit_a_picture(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setenv("LINES", "10")
-    rows = painted(utilization([50.0] * 60), T0 + 60, pane=Pane("utilization", 250, 40))
+    rows = painted(utilization([50.0] * 60), T0 + 60, pane=ChartPane("utilization", 250, 40))
     assert {len(row) for row in rows} == {250} and len(rows) == 40
 
 
@@ -297,8 +297,8 @@ _HISTORIES = {
 def test_every_size_and_number_of_gpus_gives_exactly_that_many_cells(
     width: int, height: int, gpus: int, metric: str, window: float, right: bool, ascii_only: bool
 ) -> None:
-    pane = Pane(metric, width, height, 140.0 * GIB if gpus else None)
-    look = Look(window, right, ascii_only=ascii_only)
+    pane = ChartPane(metric, width, height, 140.0 * GIB if gpus else None)
+    look = ChartStyle(window, right, ascii_only=ascii_only)
     curves = tuple(Curve(f"GPU-{n}", n) for n in range(gpus))
     painter = _PAINTER
     for lines in (
@@ -316,8 +316,8 @@ _PAINTER = Painter()  # one, as in the dashboard: what it keeps must never show
 
 def test_celsius_turned_into_fahrenheit_gives_round_labels_again() -> None:
     history = history_of({T0 + n: [{"temperature_celsius": 61}] for n in range(60)})
-    painter, pane, curve = Painter(), Pane("temperature", 60, 12), (Curve("GPU-0", 0),)
-    tops = [text(painter.paint(pane, Look(60.0, temperature_unit=u), curve, history, T0 + 60))[0] for u in "CFC"]
+    painter, pane, curve = Painter(), ChartPane("temperature", 60, 12), (Curve("GPU-0", 0),)
+    tops = [text(painter.paint(pane, ChartStyle(60.0, temperature_unit=u), curve, history, T0 + 60))[0] for u in "CFC"]
     assert [top.split("┤")[0].strip() for top in tops] == ["80°C", "150°F", "80°C"]
 
 
@@ -325,8 +325,8 @@ def test_celsius_turned_into_fahrenheit_gives_round_labels_again() -> None:
 
 
 def request(width: int = 60, now: float = T0 + 60, history: History | None = None) -> ChartRequest:
-    pane = Pane("utilization", width, 10)
-    return ChartRequest((pane,), Look(60.0), (Curve("GPU-0", 0),), history or utilization([50.0] * 60), now)
+    pane = ChartPane("utilization", width, 10)
+    return ChartRequest((pane,), ChartStyle(60.0), (Curve("GPU-0", 0),), history or utilization([50.0] * 60), now)
 
 
 class Pictures:

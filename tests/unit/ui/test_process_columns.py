@@ -12,9 +12,9 @@ from gputop.settings import DEFAULTS
 from gputop.ui.processes.columns import COLUMNS, lay_out
 from gputop.ui.processes.command import clip, command_spans, spans_width
 from gputop.ui.processes.lines import RowPainter, heading, message, status
-from gputop.ui.processes.listing.filter import Filter
+from gputop.ui.processes.listing.filter import ProcessFilter
 from gputop.ui.processes.listing.order import Order
-from gputop.ui.processes.listing.row import Row
+from gputop.ui.processes.listing.row import ProcessRow
 from gputop.ui.processes.listing.rows import ProcessRows
 from gputop.ui.toolkit.cells import Line, line_width
 from gputop.ui.toolkit.glyphs import ASCII, UNICODE, asciify
@@ -32,7 +32,7 @@ def text(line: Line) -> str:
 
 
 def painted(
-    row: Row, cells: int = 80, names: tuple[str, ...] = DEFAULTS.columns, view: View = VIEW, **how: bool
+    row: ProcessRow, cells: int = 80, names: tuple[str, ...] = DEFAULTS.columns, view: View = VIEW, **how: bool
 ) -> str:
     painter = RowPainter(lay_out(names, cells, "gpu_mem"), view)
     line = painter.line(row, TAKEN_AT, **how)
@@ -40,8 +40,8 @@ def painted(
     return text(line)
 
 
-def row_of(*processes: GpuProcess, order: Order | None = None) -> Row:
-    return ProcessRows().arrange(snapshot(*processes), Filter(), order or Order()).rows[0]
+def row_of(*processes: GpuProcess, order: Order | None = None) -> ProcessRow:
+    return ProcessRows().arrange(snapshot(*processes), ProcessFilter(), order or Order()).rows[0]
 
 
 # ------------------------------------------------------------------------ layout
@@ -113,7 +113,7 @@ def test_a_row_reads_as_in_the_sketch() -> None:
 
 
 def test_a_dead_process_is_said_to_be_dead_and_shows_nothing_stale() -> None:
-    row = Row(replace(process(50211, 1, 38), host=None, exists=False), facts(50211, user="cv"), 140 * GIB)
+    row = ProcessRow(replace(process(50211, 1, 38), host=None, exists=False), facts(50211, user="cv"), 140 * GIB)
     words = painted(row).split()
     assert words[:5] == ["†", "1", "50211", "cv", "38.0G"]
     assert words[6:8] == ["—", "—"]  # CPU and memory of a process that is no more
@@ -130,7 +130,7 @@ def test_an_unusual_state_is_said_without_its_column(state: str, words: str) -> 
 
 
 def test_a_sum_line_counts_gpus_and_its_parts_repeat_nothing_of_the_host() -> None:
-    made = ProcessRows().arrange(snapshot(process(41, 0, 3), process(41, 1, 4)), Filter(), Order())
+    made = ProcessRows().arrange(snapshot(process(41, 0, 3), process(41, 1, 4)), ProcessFilter(), Order())
     assert painted(made.rows[0]).split()[:4] == ["×2", "41", "ml", "7.0G"]
     assert painted(made.rows[1]).split() == ["0", "41", "3.0G", "10", "├", "on", "GPU", "0"]
 
@@ -281,7 +281,7 @@ def test_every_line_is_exactly_as_wide_as_the_table(
     offset: int,
     ascii_only: bool,
 ) -> None:
-    made = ProcessRows().arrange(snapshot(*processes, gpus=32), Filter(), Order(sort, reverse, tree))
+    made = ProcessRows().arrange(snapshot(*processes, gpus=32), ProcessFilter(), Order(sort, reverse, tree))
     assert {row.process.pid for row in made.rows if not row.is_launcher} == {process.pid for process in processes}
     layout = lay_out(names, cells, sort, 10, 8)
     painter = RowPainter(layout, View(DEFAULTS, ASCII if ascii_only else UNICODE), offset * 8)

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.leaks.report import Ghost, LeakReport
+from gputop.leaks.report import DeadPid, LeakReport
 from gputop.model import GpuProcess, LeakVerdict, ProcessKey, RowKey, Snapshot, Verdict, replace
 from gputop.settings import COLUMNS
-from gputop.ui.processes.annotations import Knowledge
+from gputop.ui.processes.annotations import Annotations
 from gputop.ui.processes.cursor import Cursor, nearest
-from gputop.ui.processes.listing.filter import Filter
+from gputop.ui.processes.listing.filter import ProcessFilter
 from gputop.ui.processes.listing.order import SORT_EVERY, Order
-from gputop.ui.processes.listing.row import ALL_GPUS, Row
-from gputop.ui.processes.listing.rows import Listing, ProcessRows
+from gputop.ui.processes.listing.row import ALL_GPUS, ProcessRow
+from gputop.ui.processes.listing.rows import ProcessRows, TableRows
 from gputop.ui.processes.mark import Mark
 from gputop.ui.processes.tags import Tags, targets
 from tests.unit.ui.process_data import GIB, facts, gpu, process, snapshot
@@ -24,15 +24,15 @@ from tests.unit.ui.process_data import GIB, facts, gpu, process, snapshot
 MANY = 512
 
 
-def listing(shot: Snapshot, text: str = "", order: Order | None = None) -> Listing:
-    return ProcessRows().arrange(shot, Filter.parse(text), order or Order())
+def listing(shot: Snapshot, text: str = "", order: Order | None = None) -> TableRows:
+    return ProcessRows().arrange(shot, ProcessFilter.parse(text), order or Order())
 
 
-def pids(made: Listing) -> list[int]:
+def pids(made: TableRows) -> list[int]:
     return [row.process.pid for row in made.rows]
 
 
-def shape(made: Listing) -> list[tuple[int, str]]:
+def shape(made: TableRows) -> list[tuple[int, str]]:
     """(pid, GPU) of the rows; "all" for a sum line."""
     return [(row.process.pid, "all" if row.parts else str(row.process.gpu_index)) for row in made.rows]
 
@@ -71,7 +71,7 @@ def test_values_that_change_at_every_tick_do_not_swap_rows_at_every_tick() -> No
 
     def at(seconds: float, first: int, second: int, *more: GpuProcess) -> list[int]:
         shot = snapshot(process(1, sm_percent=first), process(2, sm_percent=second), *more, at=seconds)
-        return pids(rows.arrange(shot, Filter(), order))
+        return pids(rows.arrange(shot, ProcessFilter(), order))
 
     assert at(0.0, 90, 10) == [1, 2]
     assert at(0.5, 10, 90) == [1, 2]
@@ -83,16 +83,19 @@ def test_values_that_change_at_every_tick_do_not_swap_rows_at_every_tick() -> No
 def test_a_value_that_becomes_known_takes_its_place_at_once() -> None:
     rows = ProcessRows()
     before = snapshot(process(1, gib=1), process(2, gib=None))
-    assert pids(rows.arrange(before, Filter(), Order())) == [1, 2]
-    assert pids(rows.arrange(snapshot(process(1, gib=1), process(2, gib=3), at=0.5), Filter(), Order())) == [2, 1]
+    assert pids(rows.arrange(before, ProcessFilter(), Order())) == [1, 2]
+    assert pids(rows.arrange(snapshot(process(1, gib=1), process(2, gib=3), at=0.5), ProcessFilter(), Order())) == [
+        2,
+        1,
+    ]
 
 
 def test_another_order_is_applied_at_once() -> None:
     rows = ProcessRows()
     shot = snapshot(process(1, gib=1), process(2, gib=3))
-    assert pids(rows.arrange(shot, Filter(), Order())) == [2, 1]
-    assert pids(rows.arrange(shot, Filter(), Order(reverse=True))) == [1, 2]
-    assert pids(rows.arrange(shot, Filter(), Order("pid"))) == [1, 2]
+    assert pids(rows.arrange(shot, ProcessFilter(), Order())) == [2, 1]
+    assert pids(rows.arrange(shot, ProcessFilter(), Order(reverse=True))) == [1, 2]
+    assert pids(rows.arrange(shot, ProcessFilter(), Order("pid"))) == [1, 2]
 
 
 # ------------------------------------------------------------------ several GPUs
@@ -122,9 +125,9 @@ def test_sorted_by_gpu_each_gpu_has_its_own_rows_and_there_is_no_sum() -> None:
 def test_a_folded_sum_line_hides_its_gpus() -> None:
     rows = ProcessRows()
     shot = snapshot(process(1, 0), process(1, 1))
-    assert len(rows.arrange(shot, Filter(), Order()).rows) == 3
+    assert len(rows.arrange(shot, ProcessFilter(), Order()).rows) == 3
     rows.folded.add(1)
-    made = rows.arrange(shot, Filter(), Order())
+    made = rows.arrange(shot, ProcessFilter(), Order())
     assert [row.folded for row in made.rows] == [True]
 
 
@@ -166,7 +169,7 @@ def test_ranks_of_one_launcher_stand_under_a_line_for_it() -> None:
     rows = ProcessRows()
     ranks = [process(pid, pid % 2, pid, parent_pid=777) for pid in (10, 11, 12)]
     shot = snapshot(process(5, gib=11.5), *ranks, process(6, gib=1, parent_pid=888))
-    made = rows.arrange(shot, Filter(), Order(tree=True))
+    made = rows.arrange(shot, ProcessFilter(), Order(tree=True))
     assert [(row.process.pid, row.branch) for row in made.rows] == [
         (777, ""), (12, "├ "), (11, "├ "), (10, "└ "), (5, ""), (6, ""),
     ]  # fmt: skip
@@ -176,10 +179,10 @@ def test_ranks_of_one_launcher_stand_under_a_line_for_it() -> None:
     refused = targets(made, Tags(), launcher)
     assert not refused.chosen and "on no GPU" in refused.refused[0][1]
 
-    again = rows.arrange(replace(shot, processes=tuple(shot.processes)), Filter(), Order(tree=True))
+    again = rows.arrange(replace(shot, processes=tuple(shot.processes)), ProcessFilter(), Order(tree=True))
     assert again.rows[0] is launcher
     rows.folded.add(777)
-    assert [(row.process.pid, row.hidden) for row in rows.arrange(shot, Filter(), Order(tree=True)).rows] == [
+    assert [(row.process.pid, row.hidden) for row in rows.arrange(shot, ProcessFilter(), Order(tree=True)).rows] == [
         (777, 3), (5, 0), (6, 0),
     ]  # fmt: skip
 
@@ -188,7 +191,7 @@ def test_folding_in_the_tree_says_how_many_it_hides() -> None:
     rows = ProcessRows()
     rows.folded.add(10)
     shot = snapshot(process(10), process(11, parent_pid=10), process(12, parent_pid=11))
-    made = rows.arrange(shot, Filter(), Order(tree=True))
+    made = rows.arrange(shot, ProcessFilter(), Order(tree=True))
     assert [(row.process.pid, row.folded, row.hidden) for row in made.rows] == [(10, True, 2)]
     assert set(made.shown) == {10, 11, 12}
 
@@ -210,15 +213,15 @@ def test_a_process_is_no_child_of_a_later_bearer_of_its_parents_pid() -> None:
 
 def test_a_dead_process_keeps_its_last_known_name_while_the_driver_lists_it() -> None:
     rows = ProcessRows()
-    rows.arrange(snapshot(process(1, user="cv")), Filter(), Order())
+    rows.arrange(snapshot(process(1, user="cv")), ProcessFilter(), Order())
     ghost = snapshot(process(1, host=None, exists=False), at=1)
-    row = rows.arrange(ghost, Filter(), Order()).rows[0]
+    row = rows.arrange(ghost, ProcessFilter(), Order()).rows[0]
     assert row.dead and row.facts is not None and row.facts.user == "cv"
     assert row.key.process == ProcessKey(1, 10)
-    assert pids(rows.arrange(ghost, Filter.parse("train_1"), Order())) == [1]
+    assert pids(rows.arrange(ghost, ProcessFilter.parse("train_1"), Order())) == [1]
 
-    rows.arrange(snapshot(at=2), Filter(), Order())
-    again = rows.arrange(snapshot(process(1, host=None, exists=False), at=3), Filter(), Order()).rows[0]
+    rows.arrange(snapshot(at=2), ProcessFilter(), Order())
+    again = rows.arrange(snapshot(process(1, host=None, exists=False), at=3), ProcessFilter(), Order()).rows[0]
     assert again.facts is None  # gone from the list in between: whose pid it is now, nobody knows
 
 
@@ -280,7 +283,7 @@ PEOPLE = (
     ],
 )
 def test_filter(text: str, expected: set[int]) -> None:
-    parsed = Filter.parse(text)
+    parsed = ProcessFilter.parse(text)
     assert not parsed.problems
     assert set(pids(listing(snapshot(*PEOPLE), text))) == expected
 
@@ -290,7 +293,7 @@ def test_filter(text: str, expected: set[int]) -> None:
     ["user:", "gpu:", "gpu:GP", "pid:", "pid:x", "type:", "type:Q", "mem>", "mem>x", "sm>a", "cpu<", "!", "!pid:"],
 )
 def test_a_half_typed_or_wrong_term_is_said_in_words_and_hides_nothing(text: str) -> None:
-    parsed = Filter.parse(text)
+    parsed = ProcessFilter.parse(text)
     assert len(parsed.problems) == 1 and parsed.problems[0].startswith(text)
     assert set(pids(listing(snapshot(*PEOPLE), text))) == {123, 124, 35}
     assert pids(listing(snapshot(*PEOPLE), f"train {text}")) == [123]
@@ -298,7 +301,7 @@ def test_a_half_typed_or_wrong_term_is_said_in_words_and_hides_nothing(text: str
 
 def test_the_user_and_kind_chosen_by_key_are_exact_and_add_to_the_text() -> None:
     def kept(**chosen: str) -> list[int]:
-        return pids(ProcessRows().arrange(snapshot(*PEOPLE), Filter.parse("python", **chosen), Order()))
+        return pids(ProcessRows().arrange(snapshot(*PEOPLE), ProcessFilter.parse("python", **chosen), Order()))
 
     assert kept(user="ml") == [123]
     assert kept(kind="G") == [124]
@@ -318,7 +321,7 @@ def test_memory_is_compared_over_all_gpus_however_the_table_is_sorted() -> None:
 # ----------------------------------------------------------------------- cursor
 
 
-def rows_of(*processes: GpuProcess) -> tuple[Row, ...]:
+def rows_of(*processes: GpuProcess) -> tuple[ProcessRow, ...]:
     return listing(snapshot(*processes), order=Order("pid")).rows
 
 
@@ -352,9 +355,9 @@ def test_when_the_row_vanishes_the_cursor_goes_to_the_nearest_that_was_there(
 def test_folding_takes_the_cursor_from_a_gpu_line_to_its_sum() -> None:
     rows = ProcessRows()
     shot = snapshot(process(1, 0), process(1, 1), process(2, 0))
-    old = rows.arrange(shot, Filter(), Order("pid")).rows
+    old = rows.arrange(shot, ProcessFilter(), Order("pid")).rows
     rows.folded.add(1)
-    new = rows.arrange(shot, Filter(), Order("pid")).rows
+    new = rows.arrange(shot, ProcessFilter(), Order("pid")).rows
     assert nearest(old[2].key, 2, old, new) == 0
 
 
@@ -414,7 +417,7 @@ def test_targets_are_the_tagged_ones_over_all_their_gpus_and_hidden_ones_are_lef
     made = listing(snapshot(process(1, 0, 3), process(1, 1, 4), process(2, command="serve")), "train")
     tags = Tags()
     tags.toggle(made.rows[0])
-    tags.toggle(Row(process(2), facts(2)))
+    tags.toggle(ProcessRow(process(2), facts(2)))
     found = targets(made, tags, made.rows[0])
     assert [(target.key, target.memory_bytes) for target in found.chosen] == [(ProcessKey(1, 10), 7 * GIB)]
     assert found.chosen[0].gpu_uuids == (gpu(0).uuid, gpu(1).uuid)
@@ -424,7 +427,7 @@ def test_targets_are_the_tagged_ones_over_all_their_gpus_and_hidden_ones_are_lef
 def test_where_a_filter_hides_all_tagged_processes_the_one_at_the_cursor_is_no_target() -> None:
     made = listing(snapshot(process(1), process(2, command="serve")), "train")
     tags = Tags()
-    tags.toggle(Row(process(2), facts(2)))
+    tags.toggle(ProcessRow(process(2), facts(2)))
     found = targets(made, tags, made.rows[0])
     assert not found.chosen and [target.key.pid for target in found.hidden] == [2]
 
@@ -448,17 +451,17 @@ def test_what_cannot_be_signalled_is_refused_in_words(exists: bool | None, word:
 def test_nothing_is_arranged_again_for_the_same_processes() -> None:
     rows = ProcessRows()
     shot = snapshot(process(1), process(2))
-    first = rows.arrange(shot, Filter(), Order())
-    assert rows.arrange(replace(shot, taken_at=shot.taken_at + 9), Filter(), Order()) is first
-    assert rows.arrange(shot, Filter.parse("x"), Order()) is not first
+    first = rows.arrange(shot, ProcessFilter(), Order())
+    assert rows.arrange(replace(shot, taken_at=shot.taken_at + 9), ProcessFilter(), Order()) is first
+    assert rows.arrange(shot, ProcessFilter.parse("x"), Order()) is not first
 
 
 @pytest.mark.parametrize("order", [Order(), Order(tree=True), Order("gpu")])
 def test_an_unchanged_process_gives_the_same_row_object(order: Order) -> None:
     rows = ProcessRows()
     same = process(1, 0), process(1, 1), process(2, parent_pid=1)
-    first = rows.arrange(snapshot(*same, process(3, sm_percent=1)), Filter(), order)
-    second = rows.arrange(snapshot(*same, process(3, sm_percent=2), at=1), Filter(), order)
+    first = rows.arrange(snapshot(*same, process(3, sm_percent=1)), ProcessFilter(), order)
+    second = rows.arrange(snapshot(*same, process(3, sm_percent=2), at=1), ProcessFilter(), order)
     kept = [a is b for a, b in zip(first.rows, second.rows, strict=True)]
     assert [row.process.pid != 3 for row in second.rows] == kept
 
@@ -474,7 +477,7 @@ def test_the_cost_grows_no_faster_than_the_number_of_processes() -> None:
         rows, best = ProcessRows(), 9.0
         for shot in shots:
             begin = time.thread_time()
-            rows.arrange(shot, Filter(), Order("sm"))
+            rows.arrange(shot, ProcessFilter(), Order("sm"))
             best = min(best, time.thread_time() - begin)
         return best
 
@@ -489,13 +492,13 @@ def test_row_keys_name_process_gpu_and_instance() -> None:
 def test_whose_a_dead_pid_was_is_what_filters_and_groups_go_by_too() -> None:
     """As its row shows it: found out by the leak watch, where the host says nothing any more."""
     verdict = LeakVerdict(Verdict.LEAK, ProcessKey(9, None), (), (), (), (), user="cv", command="python ddp.py")
-    report = LeakReport(0.0, verdicts=(verdict,), ghosts=(Ghost(9, (), 0.0),))
+    report = LeakReport(0.0, verdicts=(verdict,), ghosts=(DeadPid(9, (), 0.0),))
     shot = snapshot(process(9, host=None, exists=False), process(1, user="ml"))
 
-    def arranged(text: str, order: Order) -> Listing:
+    def arranged(text: str, order: Order) -> TableRows:
         rows = ProcessRows()
-        rows.knowledge = Knowledge(report)
-        return rows.arrange(shot, Filter.parse(text), order)
+        rows.knowledge = Annotations(report)
+        return rows.arrange(shot, ProcessFilter.parse(text), order)
 
     assert pids(arranged("user:cv", Order())) == [9]
     assert pids(arranged("ddp", Order())) == [9]
@@ -507,7 +510,7 @@ def test_memory_told_as_a_change_is_sorted_as_a_change() -> None:
     before = snapshot(process(1, gib=30), process(2, gib=20), process(3, gib=2), process(4, gib=None))
     now = snapshot(process(1, gib=30), process(2, gib=19), process(3, gib=12), process(4, gib=8))
     rows = ProcessRows()
-    assert pids(rows.arrange(now, Filter.parse(""), Order())) == [1, 2, 3, 4]
+    assert pids(rows.arrange(now, ProcessFilter.parse(""), Order())) == [1, 2, 3, 4]
     order = Order(mark=Mark(before))
-    assert pids(rows.arrange(now, Filter.parse(""), order)) == [3, 1, 2, 4]
-    assert pids(rows.arrange(now, Filter.parse(""), order._replace(reverse=True))) == [2, 1, 3, 4]
+    assert pids(rows.arrange(now, ProcessFilter.parse(""), order)) == [3, 1, 2, 4]
+    assert pids(rows.arrange(now, ProcessFilter.parse(""), order._replace(reverse=True))) == [2, 1, 3, 4]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gputop.leaks.report import Ghost, LeakReport
+from gputop.leaks.report import DeadPid, LeakReport
 from gputop.model import (
     Finding,
     Gpu,
@@ -23,7 +23,7 @@ from gputop.model import (
     replace,
 )
 from gputop.text import cells
-from gputop.why.diagnosis import Trend, diagnose
+from gputop.why.diagnosis import ObservedTrend, diagnose
 from gputop.why.text import render
 from tests.unit.ui.process_data import GIB, TAKEN_AT, gpu, process
 
@@ -48,10 +48,10 @@ def monitored(gib: float = 60, **changes: Any) -> GpuProcess:
     return process(10, 0, gib, torch=TorchReport(TAKEN_AT, devices=(TorchDevice(0, **(device | changes)),)))
 
 
-def page(*processes: GpuProcess, report: LeakReport | None = None, trend: Trend | None = None, width: int | None = 100,
+def page(*processes: GpuProcess, report: LeakReport | None = None, trend: ObservedTrend | None = None, width: int | None = 100,
          **changes: Any) -> str:  # fmt: skip
     snapshot = Snapshot(TAKEN_AT, gpus=(full(**changes),), processes=processes)
-    sections = diagnose(snapshot, snapshot.gpus[0], report or LeakReport(0.0), trend or Trend(0.0))
+    sections = diagnose(snapshot, snapshot.gpus[0], report or LeakReport(0.0), trend or ObservedTrend(0.0))
     return render(sections, snapshot, snapshot.gpus[0], width)
 
 
@@ -85,7 +85,7 @@ def test_memory_outside_torch_is_said_to_be_so() -> None:
 
 
 def test_growth_leads_to_a_recording_and_then_to_a_snapshot() -> None:
-    trend = Trend(2.0**27, 70.0, {process(10).key: GIB}, 6.0)
+    trend = ObservedTrend(2.0**27, 70.0, {process(10).key: GIB}, 6.0)
     text = page(monitored(), trend=trend)
     assert "growing by 7.5G a minute: full in 1m10" in text
     assert "pid 10: +1.0G in 6s" in text
@@ -149,9 +149,9 @@ def test_a_dead_pid_has_an_owner_and_what_nobody_holds_has_an_advice() -> None:
     finding = Finding("R1", "the driver lists 7")
     verdict = LeakVerdict(Verdict.LEAK, ProcessKey(7, None), held, (finding,), (), (), user="cv", command="a.py")
     dead = process(7, 0, 3, host=None, exists=False)
-    report = LeakReport(0.0, verdicts=(verdict,), ghosts=(Ghost(7, held, 0.0, scanned=True),))
+    report = LeakReport(0.0, verdicts=(verdict,), ghosts=(DeadPid(7, held, 0.0, scanned=True),))
     text = page(dead, report=report)
     assert "pid 7  cv  a.py (dead" in text
     assert "$ nvidia-smi -i 0 --gpu-reset" in text and "Nothing stands out" not in text
-    text = page(dead, report=replace(report, ghosts=(Ghost(7, held, 0.0),)))
+    text = page(dead, report=replace(report, ghosts=(DeadPid(7, held, 0.0),)))
     assert "$ gputop leaks" in text and "--gpu-reset" not in text

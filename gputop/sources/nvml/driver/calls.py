@@ -21,7 +21,7 @@ T = TypeVar("T")
 PERMISSION_RETRY: Final = 30.0  # seconds until something that was not permitted is asked again
 
 
-class Way(Generic[T]):
+class NvmlCall(Generic[T]):
     """One way to a quantity: a bound NVML function, the buffer it fills, how to take the value out of it."""
 
     __slots__ = ("buffer", "call", "take")
@@ -35,7 +35,7 @@ class Quantity(Generic[T]):
 
     __slots__ = ("_buffer", "_call", "_handle", "_retry_at", "_take", "_ways")
 
-    def __init__(self, handle: Handle, ways: Sequence[Way[T]]) -> None:
+    def __init__(self, handle: Handle, ways: Sequence[NvmlCall[T]]) -> None:
         self._handle = handle
         self._ways = list(ways)
         self._retry_at = 0.0
@@ -97,7 +97,7 @@ class Handle:
         for name, before, buffer, take in candidates:
             call = self.bind(name, *before, byref(buffer))
             if call is not None:
-                found.append(Way(call, buffer, take))
+                found.append(NvmlCall(call, buffer, take))
         return Quantity(self, found)
 
     def uint(self, *names: str, before: tuple[Any, ...] = ()) -> Quantity[int]:
@@ -119,7 +119,7 @@ class Handle:
     def many(self, name: str, buffers: tuple[Any, ...], take: Callable[[Any], T | None]) -> Quantity[T]:
         """A function that fills several buffers."""
         call = self.bind(name, *(byref(buffer) for buffer in buffers))
-        return Quantity(self, [] if call is None else [Way(call, buffers, take)])
+        return Quantity(self, [] if call is None else [NvmlCall(call, buffers, take)])
 
     def text(self, name: str, size: int = 96) -> str | None:
         return self.library.text(name, size, self.pointer)

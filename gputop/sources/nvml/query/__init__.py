@@ -18,7 +18,7 @@ from gputop.sources.nvml.driver.errors import DRIVER_GONE, Fault
 from gputop.sources.nvml.driver.library import Library
 from gputop.sources.nvml.query.asked_gpu import AskedGpu, AskedProcess, answer
 from gputop.sources.nvml.query.fields import APP_FIELDS, GPU_FIELDS
-from gputop.sources.nvml.readings.processes import Strides
+from gputop.sources.nvml.readings.processes import EntryLayoutProbe
 from gputop.sources.query_fields import Answer, Field, Unanswered
 
 __all__ = ["APP_FIELDS", "GPU_FIELDS", "Query"]
@@ -41,7 +41,7 @@ class Query:
     def __init__(self) -> None:
         self._library = Library()
         self._driver_version = self._library.driver().version or ""
-        self._strides = Strides()
+        self._strides = EntryLayoutProbe()
         self._busy: dict[int, threading.Thread] = {}
         self._gpus: list[AskedGpu] = []
         self.failure = 0

@@ -11,7 +11,7 @@ from gputop.sources.nvml.driver import abi
 from gputop.sources.nvml.driver.calls import Handle
 from gputop.sources.nvml.driver.errors import Fault
 from gputop.sources.nvml.driver.library import Library
-from gputop.sources.nvml.readings.processes import KINDS, ProcessList, Strides
+from gputop.sources.nvml.readings.processes import KINDS, EntryLayoutProbe, ProcessList
 from gputop.sources.query_fields import Answer, Field, Unanswered
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ class AskedGpu:
     Belongs to one thread at a time.
     """
 
-    def __init__(self, library: Library, index: int, strides: Strides, driver_version: str) -> None:
+    def __init__(self, library: Library, index: int, strides: EntryLayoutProbe, driver_version: str) -> None:
         self.index, self.library, self.driver_version = index, library, driver_version
         self.moment = 0.0  # of the reading, seconds since the epoch
         self.code = 0  # why it could not be opened

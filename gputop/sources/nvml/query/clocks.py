@@ -8,7 +8,7 @@ from typing import Final
 from gputop.sources.nvml.driver import abi
 from gputop.sources.nvml.query.asked_gpu import AskedGpu
 from gputop.sources.nvml.query.readers import Read, deprecated, field_watts, flag, mask, number, unsupported, watts
-from gputop.sources.query_fields import ACTIVE, ENABLED, MHZ, MICROSECONDS, PLAIN, WATTS, Field, Unit
+from gputop.sources.query_fields import ACTIVE, ENABLED, MHZ, MICROSECONDS, PLAIN, WATTS, Field, FieldUnit
 
 _REASONS: Final = {
     "gpu_idle": 0x1,
@@ -56,7 +56,7 @@ def _pstate(gpu: AskedGpu) -> str:
 def state_fields() -> Iterator[Field]:
     """The performance state, and why the clocks are what they are."""
 
-    def named(name: str, unit: Unit, read: Read, note: str = "") -> Field:
+    def named(name: str, unit: FieldUnit, read: Read, note: str = "") -> Field:
         return Field(f"clocks_event_reasons.{name}", unit, read, (f"clocks_throttle_reasons.{name}",), note)
 
     def has(bit: int) -> Read:

@@ -18,7 +18,7 @@ from gputop.sources.nvml.readings.memory import NO_MEMORY, memory_quantity
 _STALE: Final = frozenset({abi.INVALID_ARGUMENT, abi.NOT_FOUND, abi.UNKNOWN})
 
 
-class Instance:
+class MigReader:
     """An enumerated instance. ``read`` belongs to the fast tier."""
 
     def __init__(self, handle: Handle, uuid: str, gi: int, ci: int, name: str) -> None:
@@ -45,7 +45,7 @@ class Instance:
         )
 
 
-class Mig:
+class MigInstances:
     """The instances of one GPU. ``instances`` and ``sm_active`` are replaced as a whole.
 
     ``enabled`` is None where the GPU has no MIG; (0, 0) from the driver means that it has it and it is off, and then
@@ -57,7 +57,7 @@ class Mig:
         self._mode = handle.pair("nvmlDeviceGetMigMode")
         self._gpm: dict[int, Gpm] = {}  # by GPU instance
         self.enabled: bool | None = None
-        self.instances: tuple[Instance, ...] = ()
+        self.instances: tuple[MigReader, ...] = ()
         self.sm_active: dict[int, float] = {}  # by GPU instance
         self.enumerate()
 
@@ -96,14 +96,14 @@ class Mig:
                 self._handle.failed(code)
         return handles
 
-    def _instance(self, pointer: c_void_p, uuid: str) -> Instance | None:
+    def _instance(self, pointer: c_void_p, uuid: str) -> MigReader | None:
         handle = Handle(self._handle.library, pointer)
         gi = handle.uint("nvmlDeviceGetGpuInstanceId").read()
         ci = handle.uint("nvmlDeviceGetComputeInstanceId").read()
         if gi is None or ci is None:
             return None
         name = handle.text("nvmlDeviceGetName") or "MIG"
-        return Instance(handle, uuid, gi, ci, name.rpartition("MIG ")[2])  # "NVIDIA H200 MIG 3g.71gb"
+        return MigReader(handle, uuid, gi, ci, name.rpartition("MIG ")[2])  # "NVIDIA H200 MIG 3g.71gb"
 
     def read_activity(self, now: float) -> None:
         """SM activity by GPU instance, where there is GPM (medium tier; nothing else tells how busy one is)."""

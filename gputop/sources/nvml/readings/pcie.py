@@ -89,7 +89,7 @@ class PcieSampler:
         self.throughput = (None if rx is None else rx * 1024.0, None if tx is None else tx * 1024.0)
 
 
-class Turns:
+class RateLimiter:
     """Who may block: two GPUs a second, the one that waited longest first."""
 
     def __init__(self, per_second: int = 2) -> None:

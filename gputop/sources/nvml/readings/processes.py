@@ -18,7 +18,7 @@ from gputop.model import GpuProcess
 from gputop.sources.nvml.driver import abi
 from gputop.sources.nvml.driver.calls import PERMISSION_RETRY, Handle
 from gputop.sources.nvml.driver.errors import PERMANENT
-from gputop.sources.nvml.readings.mig import Instance
+from gputop.sources.nvml.readings.mig import MigReader
 
 UNRELIABLE: Final = "process list unreliable"
 
@@ -57,7 +57,7 @@ def _kind(letter: str, what: str) -> ProcessKind:
 KINDS: Final = (_kind("C", "Compute"), _kind("G", "Graphics"), _kind("M", "MPSCompute"))
 
 
-class Strides:
+class EntryLayoutProbe:
     """Bytes per entry by function, as measured once for this driver."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ REST: Final = 1.0
 class ProcessList:
     """One of the three lists of a GPU."""
 
-    def __init__(self, handle: Handle, kind: ProcessKind, strides: Strides) -> None:
+    def __init__(self, handle: Handle, kind: ProcessKind, strides: EntryLayoutProbe) -> None:
         self._handle, self._strides = handle, strides
         self._names = [name for name in kind.functions if handle.library.function(name) is not None]
         self._count = c_uint()
@@ -175,7 +175,7 @@ class ProcessList:
         self._strides.forget(self.function)
 
 
-class Listing(NamedTuple):
+class ProcessListing(NamedTuple):
     """A list to read: of the GPU, or of one of its MIG instances (whose ids its entries may lack)."""
 
     letter: str
@@ -187,10 +187,10 @@ class Listing(NamedTuple):
 class Processes:
     """The processes on one GPU, merged from its lists. Objects (and the tuple) are reused while nothing changed."""
 
-    def __init__(self, handle: Handle, strides: Strides, gpu_uuid: str, gpu_index: int) -> None:
+    def __init__(self, handle: Handle, strides: EntryLayoutProbe, gpu_uuid: str, gpu_index: int) -> None:
         self._strides, self._gpu_uuid, self._gpu_index = strides, gpu_uuid, gpu_index
         self._own = _listings(handle, strides)
-        self._instances: dict[Instance, tuple[Listing, ...]] = {}
+        self._instances: dict[MigReader, tuple[ProcessListing, ...]] = {}
         self._listings = self._own
         self._raw: list[bytes] = []
         self._shares: Mapping[int, Shares] | None = None
@@ -201,7 +201,7 @@ class Processes:
         self.pids: frozenset[int] = frozenset()  # read by the medium tier's thread
 
     def read(
-        self, shares: Mapping[int, Shares] | None, memory_total: int | None, instances: Sequence[Instance] = ()
+        self, shares: Mapping[int, Shares] | None, memory_total: int | None, instances: Sequence[MigReader] = ()
     ) -> tuple[GpuProcess, ...]:
         """What is on the GPU now. *shares* is the utilization by pid (pids not in it are idle), None where the driver
         does not tell it. Raises Fault when the GPU or the driver is gone."""
@@ -229,7 +229,7 @@ class Processes:
             self._merge(raw, shares, memory_total)
         return self._processes
 
-    def _of_instances(self, instances: Sequence[Instance]) -> tuple[Listing, ...]:
+    def _of_instances(self, instances: Sequence[MigReader]) -> tuple[ProcessListing, ...]:
         self._instances = {
             instance: self._instances.get(instance)
             or _listings(instance.handle, self._strides, instance.gi, instance.ci)
@@ -294,9 +294,9 @@ class Processes:
 
 
 def _listings(
-    handle: Handle, strides: Strides, gi: int = abi.NOT_AVAILABLE_32, ci: int = abi.NOT_AVAILABLE_32
-) -> tuple[Listing, ...]:
-    return tuple([Listing(kind.letter, ProcessList(handle, kind, strides), gi, ci) for kind in KINDS])
+    handle: Handle, strides: EntryLayoutProbe, gi: int = abi.NOT_AVAILABLE_32, ci: int = abi.NOT_AVAILABLE_32
+) -> tuple[ProcessListing, ...]:
+    return tuple([ProcessListing(kind.letter, ProcessList(handle, kind, strides), gi, ci) for kind in KINDS])
 
 
 def _joined(known: tuple[str, int], letter: str, memory: int) -> tuple[str, int]:

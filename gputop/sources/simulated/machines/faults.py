@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from gputop.model import Severity, Xid, clean_text
-from gputop.sources.simulated.gpu import Ailment
+from gputop.sources.simulated.gpu import SimulatedFault
 from gputop.sources.simulated.machines.gpu_models import BOARDS
-from gputop.sources.simulated.machines.plan import Plan, plan
+from gputop.sources.simulated.machines.plan import MachinePlan, plan
 from gputop.sources.simulated.machines.process_factory import DAY, HOUR, MINUTE, Restart, on
 from gputop.sources.simulated.machines.servers import cluster_node, ghost
 from gputop.sources.simulated.workloads import Idle, Leaking, Notebook, Serving, Training, Workload
 
 
-def leak(seed: int) -> Plan:
+def leak(seed: int) -> MachinePlan:
     """Memory held by dead parents, a forgotten server, a debugger somebody stopped."""
     made = plan([BOARDS["h200"]] * 2, seed)
     crew = made.crew
@@ -31,13 +31,13 @@ def leak(seed: int) -> Plan:
     return made
 
 
-def lost_gpu(seed: int) -> Plan:
+def lost_gpu(seed: int) -> MachinePlan:
     """GPU 3 of 8 falls off the bus; its process hangs in the driver, and ends when the GPU is back after a reset."""
     made = cluster_node("h200", 8, seed)
     gone, back, cause = 20.0, 60.0, "its GPU was lost"
     xid = Xid(gone, 79, "GPU has fallen off the bus", Severity.CRITICAL)
     gpu, population = made.gpus[3], made.population
-    gpu.ailment = Ailment(lost=(gone, back), xids=(xid,))
+    gpu.ailment = SimulatedFault(lost=(gone, back), xids=(xid,))
     ((process, use),) = population.on_gpu[gpu.index]
 
     def falls(t: float) -> None:
@@ -53,23 +53,23 @@ def lost_gpu(seed: int) -> Plan:
     return made
 
 
-def slow(seed: int) -> Plan:
+def slow(seed: int) -> MachinePlan:
     made = cluster_node("h200", 8, seed)
-    made.gpus[2].ailment = Ailment(answers_after=3.0, ill_from=3.0)
+    made.gpus[2].ailment = SimulatedFault(answers_after=3.0, ill_from=3.0)
     return made
 
 
-def hang(seed: int) -> Plan:
+def hang(seed: int) -> MachinePlan:
     made = cluster_node("h200", 8, seed)
-    made.gpus[2].ailment = Ailment(hangs_from=5.0)
+    made.gpus[2].ailment = SimulatedFault(hangs_from=5.0)
     return made
 
 
-def hot(seed: int) -> Plan:
+def hot(seed: int) -> MachinePlan:
     """The airflow fails; memory errors and a broken program besides."""
     made = cluster_node("h100", 4, seed)
-    made.gpus[0].ailment = Ailment(cooling_from=5.0, cooling_factor=2.0, corrected=3)
-    made.gpus[1].ailment = Ailment(
+    made.gpus[0].ailment = SimulatedFault(cooling_from=5.0, cooling_factor=2.0, corrected=3)
+    made.gpus[1].ailment = SimulatedFault(
         cooling_from=12.0,
         cooling_factor=2.9,
         corrected=11,
@@ -83,7 +83,7 @@ def hot(seed: int) -> Plan:
             Xid(31.0, 94, "contained uncorrectable memory error", Severity.CRITICAL),
         ),
     )
-    made.gpus[2].ailment = Ailment(
+    made.gpus[2].ailment = SimulatedFault(
         xids=(
             Xid(14.0, 31, "illegal memory access by a program (MMU fault)", Severity.WARNING),
             Xid(47.0, 43, "a program's channel was stopped", Severity.INFO),
@@ -92,7 +92,7 @@ def hot(seed: int) -> Plan:
     return made
 
 
-def busy_oom(seed: int) -> Plan:
+def busy_oom(seed: int) -> MachinePlan:
     """A program fills GPU 0 in a minute or two, runs out of memory and is started again, for ever."""
     made = plan([BOARDS["h200"]] * 2, seed)
     crew = made.crew
@@ -124,7 +124,7 @@ HOSTILE: Final = (
 )
 
 
-def hostile(seed: int) -> Plan:
+def hostile(seed: int) -> MachinePlan:
     made = plan([BOARDS["h200"]] * 2, seed, clean_text("host\x1b[2J[/x]"))
     for k, (user, command) in enumerate(HOSTILE):
         work = Training(9_000.0 + k * 700, seed + k) if k % 2 else Notebook(2_000.0 + k * 500, seed + k, every=60.0)

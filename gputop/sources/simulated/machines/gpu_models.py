@@ -13,7 +13,7 @@ GIB: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Board:
+class GpuModel:
     """What is the same for every board of a model. Watts, MHz, MiB, degrees Celsius."""
 
     name: str
@@ -50,7 +50,7 @@ class Board:
         return int(self.clock_sm[1] * 0.9) // 15 * 15
 
 
-def _consumer(name: str, mib: int, watts: float, idle: float, sm: int, **more: object) -> Board:
+def _consumer(name: str, mib: int, watts: float, idle: float, sm: int, **more: object) -> GpuModel:
     settings: dict[str, object] = {
         "architecture": "Ada", "compute_capability": "8.9", "reserved_mib": 420, "clock_sm": (210, sm),
         "clock_memory": (405, 10501), "shutdown": 100, "slowdown": 97, "maximum": 90, "memory_maximum": None,
@@ -58,32 +58,32 @@ def _consumer(name: str, mib: int, watts: float, idle: float, sm: int, **more: o
         "ecc": False, "mig": False, "power_range": (watts / 3, watts * 1.2), "server": False, "idle_state": 8,
         "serial_known": False,
     }  # fmt: skip
-    return Board(name, memory_mib=mib, limit_watts=watts, idle_watts=idle, **(settings | more))  # type: ignore[arg-type]
+    return GpuModel(name, memory_mib=mib, limit_watts=watts, idle_watts=idle, **(settings | more))  # type: ignore[arg-type]
 
 
-BOARDS: Final[dict[str, Board]] = {
-    "h200": Board("NVIDIA H200", "Hopper", "9.0", 143771, 616, 700, 76, (345, 1980), (3201, 3201)),
-    "h100": Board("NVIDIA H100 80GB HBM3", "Hopper", "9.0", 81559, 557, 700, 70, (345, 1980), (2619, 2619)),
-    "b200": Board(
+BOARDS: Final[dict[str, GpuModel]] = {
+    "h200": GpuModel("NVIDIA H200", "Hopper", "9.0", 143771, 616, 700, 76, (345, 1980), (3201, 3201)),
+    "h100": GpuModel("NVIDIA H100 80GB HBM3", "Hopper", "9.0", 81559, 557, 700, 70, (345, 1980), (2619, 2619)),
+    "b200": GpuModel(
         "NVIDIA B200", "Blackwell", "10.0", 183359, 712, 1000, 140, (120, 1965), (3996, 3996), degrees_per_watt=0.029,
         nvlink_bytes_per_second=50e9, power_range=(200.0, 1000.0),
     ),
-    "a100": Board(
+    "a100": GpuModel(
         "NVIDIA A100-SXM4-80GB", "Ampere", "8.0", 81920, 612, 400, 54, (210, 1410), (1593, 1593), shutdown=92,
         slowdown=89, maximum=85, ambient=29.0, degrees_per_watt=0.078, pcie_generation=4, nvlinks=12, gpm=False,
         power_range=(100.0, 400.0),
     ),
-    "v100": Board(
+    "v100": GpuModel(
         "Tesla V100-SXM2-32GB", "Volta", "7.0", 32768, 268, 300, 42, (135, 1530), (877, 877), shutdown=90,
         slowdown=87, maximum=83, memory_maximum=85, ambient=29.0, degrees_per_watt=0.1, pcie_generation=3, nvlinks=6,
         gpm=False, mig=False, power_range=(150.0, 300.0),
     ),
-    "l40s": Board(
+    "l40s": GpuModel(
         "NVIDIA L40S", "Ada", "8.9", 46068, 603, 350, 36, (210, 2520), (405, 9001), shutdown=100, slowdown=97,
         maximum=88, memory_maximum=None, ambient=28.0, degrees_per_watt=0.115, pcie_generation=4, nvlinks=0,
         gpm=False, mig=False, power_range=(100.0, 350.0), idle_state=8,
     ),
-    "t4": Board(
+    "t4": GpuModel(
         "Tesla T4", "Turing", "7.5", 15360, 448, 70, 10, (300, 1590), (405, 5001), shutdown=96, slowdown=93,
         maximum=85, memory_maximum=None, ambient=30.0, degrees_per_watt=0.6, pcie_generation=3, nvlinks=0, gpm=False,
         mig=False, power_range=(60.0, 70.0), idle_state=8,
@@ -109,7 +109,7 @@ BOARDS: Final[dict[str, Board]] = {
         "NVIDIA RTX 2000 Ada Generation Laptop GPU", 8188, 60, 5, 2115, clock_memory=(405, 8001), shutdown=105,
         slowdown=102, maximum=87, ambient=37.0, degrees_per_watt=0.5, power_range=None, fans=0, pcie_width=8,
     ),
-    "gb10": Board(
+    "gb10": GpuModel(
         "NVIDIA GB10", "Blackwell", "12.1", 122571, 0, 100, 4, (208, 3003), (0, 0), shutdown=104, slowdown=101,
         maximum=90, memory_maximum=None, ambient=34.0, degrees_per_watt=0.42, nvlinks=0, gpm=False, ecc=False,
         mig=False, power_range=None, shared_memory=True, server=False, idle_state=8, pcie_width=1,

@@ -6,17 +6,17 @@ import random
 from dataclasses import dataclass
 
 from gputop.sources.simulated.gpu import SimulatedGpu
-from gputop.sources.simulated.machines.gpu_models import GIB, Board
-from gputop.sources.simulated.machines.process_factory import Crew
+from gputop.sources.simulated.machines.gpu_models import GIB, GpuModel
+from gputop.sources.simulated.machines.process_factory import ProcessFactory
 from gputop.sources.simulated.population import Population
 
 
 @dataclass
-class Plan:
+class MachinePlan:
     """What a scenario makes."""
 
     gpus: list[SimulatedGpu]
-    crew: Crew
+    crew: ProcessFactory
     seed: int
     host_name: str
     cpu_count: int
@@ -28,7 +28,7 @@ class Plan:
         return self.crew.population
 
 
-def plan(boards: list[Board], seed: int, host_name: str = "gpu01") -> Plan:
+def plan(boards: list[GpuModel], seed: int, host_name: str = "gpu01") -> MachinePlan:
     """A machine with *boards* and nobody there. A server has 16 cores and 256 GiB for each."""
     population = Population(len(boards))
     rng = random.Random(seed * 7919 + len(boards))
@@ -38,9 +38,9 @@ def plan(boards: list[Board], seed: int, host_name: str = "gpu01") -> Plan:
         serial = f"165{rng.randrange(10**10):010d}"
         gpus.append(SimulatedGpu(index, board, uuid("GPU", rng), serial, bus, seed + 1000 + index * 37, population))
     server = not boards or boards[0].server
-    return Plan(
+    return MachinePlan(
         gpus,
-        Crew(population, rng),
+        ProcessFactory(population, rng),
         seed,
         host_name,
         cpu_count=max(32, 16 * len(boards)) if server else 32,

@@ -10,7 +10,7 @@ from typing import Final
 
 from gputop.model import clean_text
 from gputop.sources.simulated.machines.gpu_models import GIB, MIB
-from gputop.sources.simulated.population import BOOTED_BEFORE, NEVER, Population, SimulatedProcess, Use
+from gputop.sources.simulated.population import BOOTED_BEFORE, NEVER, GpuShare, Population, SimulatedProcess
 from gputop.sources.simulated.workloads import Workload
 
 USERS: Final = {
@@ -23,13 +23,15 @@ STRANGER: Final = 1042  # whoever is not in USERS
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 
 
-def on(gpus: int | Iterable[int], workload: Workload, kind: str = "C", instance: int | None = None) -> tuple[Use, ...]:
+def on(
+    gpus: int | Iterable[int], workload: Workload, kind: str = "C", instance: int | None = None
+) -> tuple[GpuShare, ...]:
     """The same workload on one or several GPUs."""
-    return tuple(Use(gpu, workload, kind, instance) for gpu in ((gpus,) if isinstance(gpus, int) else gpus))
+    return tuple(GpuShare(gpu, workload, kind, instance) for gpu in ((gpus,) if isinstance(gpus, int) else gpus))
 
 
 @dataclass
-class Crew:
+class ProcessFactory:
     """Adds processes with plausible pids and parents. ``ago`` is how long before the story's beginning they started."""
 
     population: Population
@@ -85,7 +87,7 @@ class Crew:
         self,
         user: str,
         command: str,
-        uses: tuple[Use, ...] = (),
+        uses: tuple[GpuShare, ...] = (),
         *,
         ago: float = HOUR,
         rss: float = 3.0,
@@ -132,7 +134,7 @@ class Crew:
         return made
 
     def service(
-        self, user: str, command: str, uses: tuple[Use, ...] = (), ago: float = 11 * DAY, **more: object
+        self, user: str, command: str, uses: tuple[GpuShare, ...] = (), ago: float = 11 * DAY, **more: object
     ) -> SimulatedProcess:
         """A process that systemd started."""
         return self.run(user, command, uses, ago=ago, parent=self._init, **more)  # type: ignore[arg-type]

@@ -11,11 +11,11 @@ from typing import Final
 from gputop.model import clean_text
 from gputop.sources.simulated.machines import faults, servers, workstations
 from gputop.sources.simulated.machines.gpu_models import ALIASES, BOARDS
-from gputop.sources.simulated.machines.plan import Plan, plan
+from gputop.sources.simulated.machines.plan import MachinePlan, plan
 
 MOST_GPUS: Final = 64
 
-_BUILDERS: Final[dict[str, tuple[Callable[[int], Plan], str]]] = {
+_BUILDERS: Final[dict[str, tuple[Callable[[int], MachinePlan], str]]] = {
     "": (servers.training_box, "2×H200: one is full in 44 minutes, 38 GiB of the other are held by a dead process"),
     "h200": (partial(servers.cluster_node, "h200", 1), "one H200 that several people share"),
     "8xh200": (partial(servers.cluster_node, "h200", 8), "8×H200: a torchrun over five, vLLM, notebooks, batch jobs"),
@@ -46,7 +46,7 @@ class UnknownScenario(ValueError):
     """No simulated machine has this name; ``str()`` says which there are."""
 
 
-def build(name: str, seed: int) -> Plan:
+def build(name: str, seed: int) -> MachinePlan:
     """The machine called *name*: one of SCENARIOS, or NxMODEL (``4xh200``, ``16xa100``, ``l40s``) of up to 64 boards.
     Raises UnknownScenario."""
     name = name.strip().lower()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from gputop.sources.simulated.gpu import Instance
+from gputop.sources.simulated.gpu import SimulatedInstance
 from gputop.sources.simulated.machines.gpu_models import BOARDS, GIB, MIB
-from gputop.sources.simulated.machines.plan import Plan, plan, uuid
+from gputop.sources.simulated.machines.plan import MachinePlan, plan, uuid
 from gputop.sources.simulated.machines.process_factory import DAY, HOUR, Restart, on
 from gputop.sources.simulated.workloads import Batches, Idle, Leaking, Notebook, Serving, Training, Workload
 
 
-def ghost(made: Plan, gpu: int, pid: int, mib: float, user: str, command: str, workers: int, ago: float) -> None:
+def ghost(made: MachinePlan, gpu: int, pid: int, mib: float, user: str, command: str, workers: int, ago: float) -> None:
     """A process that was killed, whose memory its forked workers keep: NVML goes on listing the dead pid."""
     crew = made.crew
     shell = crew.shell(user, "ddp", ago + HOUR)
@@ -22,7 +22,7 @@ def ghost(made: Plan, gpu: int, pid: int, mib: float, user: str, command: str, w
     crew.population.end(dead, -ago + 1.1 * HOUR, "SIGKILL")
 
 
-def training_box(seed: int) -> Plan:
+def training_box(seed: int) -> MachinePlan:
     """The default: GPU 0 fills up, of GPU 1 a dead process holds a part."""
     made = plan([BOARDS["h200"]] * 2, seed)
     crew, population = made.crew, made.population
@@ -68,7 +68,7 @@ def training_box(seed: int) -> Plan:
     return made
 
 
-def cluster_node(model: str, count: int, seed: int) -> Plan:
+def cluster_node(model: str, count: int, seed: int) -> MachinePlan:
     """A server of *count* boards: a big training over most of them; servers, notebooks and batch jobs on the others."""
     board = BOARDS[model]
     made = plan([board] * count, seed, f"{model}-node-{seed % 40 + 7:02d}")
@@ -93,7 +93,7 @@ def cluster_node(model: str, count: int, seed: int) -> Plan:
     return made
 
 
-def _inference(made: Plan, gpu: int, total: float) -> None:
+def _inference(made: MachinePlan, gpu: int, total: float) -> None:
     """vLLM as a service, whose engine is started anew when it ends."""
     crew = made.crew
     main = crew.service(
@@ -110,7 +110,7 @@ def _inference(made: Plan, gpu: int, total: float) -> None:
     Restart(made.population, 6.0, lambda start: work, always=True).watch(engine)
 
 
-def _shared(made: Plan, gpu: int, total: float) -> None:
+def _shared(made: MachinePlan, gpu: int, total: float) -> None:
     """Several people share this one: notebooks, a batch job, a small training that grows a little."""
     crew, seed, rng = made.crew, made.seed + gpu * 17, made.crew.rng
     hub = crew.service(
@@ -140,7 +140,7 @@ def _shared(made: Plan, gpu: int, total: float) -> None:
     )
 
 
-def _fine_tuning(made: Plan, gpu: int, total: float) -> None:
+def _fine_tuning(made: MachinePlan, gpu: int, total: float) -> None:
     crew, seed = made.crew, made.seed + gpu * 19
     run = crew.run(
         "nlp", "python -m axolotl.cli.train examples/mistral-lora.yml --deepspeed zero2.json --output-dir "
@@ -166,14 +166,14 @@ def _fine_tuning(made: Plan, gpu: int, total: float) -> None:
     )  # fmt: skip
 
 
-def instances(seed: int) -> Plan:
+def instances(seed: int) -> MachinePlan:
     """Two H200, the first of them cut in three."""
     made = plan([BOARDS["h200"]] * 2, seed)
     crew, rng = made.crew, made.crew.rng
     made.gpus[0].instances = (
-        Instance(1, "3g.71gb", 71_424, uuid("MIG", rng)),
-        Instance(5, "2g.35gb", 35_584, uuid("MIG", rng)),
-        Instance(9, "1g.18gb", 17_792, uuid("MIG", rng)),
+        SimulatedInstance(1, "3g.71gb", 71_424, uuid("MIG", rng)),
+        SimulatedInstance(5, "2g.35gb", 35_584, uuid("MIG", rng)),
+        SimulatedInstance(9, "1g.18gb", 17_792, uuid("MIG", rng)),
     )
 
     def inside(instance: int, user: str, command: str, work: Workload, hours: float, cpu: float = 100.0) -> None:
@@ -187,7 +187,7 @@ def instances(seed: int) -> Plan:
     return made
 
 
-def crowd(count: int, each: int, seed: int) -> Plan:
+def crowd(count: int, each: int, seed: int) -> MachinePlan:
     """Small jobs of a dozen people on *count* GPUs, *each* processes on every one, most of them at rest."""
     made = plan([BOARDS["h200"]] * count, seed, "crowded")
     made.cpu_count = 256

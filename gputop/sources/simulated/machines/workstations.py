@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from gputop.sources.simulated.gpu import Ailment
+from gputop.sources.simulated.gpu import SimulatedFault
 from gputop.sources.simulated.machines.gpu_models import BOARDS, GIB, MIB
-from gputop.sources.simulated.machines.plan import Plan, plan
+from gputop.sources.simulated.machines.plan import MachinePlan, plan
 from gputop.sources.simulated.machines.process_factory import DAY, HOUR, on
 from gputop.sources.simulated.workloads import Batches, Desktop, Notebook, Serving, Training, Transcoding
 
 
-def _desktop(made: Plan, user: str) -> None:
+def _desktop(made: MachinePlan, user: str) -> None:
     """Xorg, GNOME and a browser on GPU 0."""
     crew, seed = made.crew, made.seed
     made.gpus[0].display = True
@@ -29,7 +29,7 @@ def _desktop(made: Plan, user: str) -> None:
     )  # fmt: skip
 
 
-def laptop(seed: int) -> Plan:
+def laptop(seed: int) -> MachinePlan:
     """A desktop and Blender on a GPU without a power limit to read, and a second one that sleeps most of the time."""
     made = plan([BOARDS["4090laptop"], BOARDS["2000adalaptop"]], seed, "thinker")
     made.memory_bytes = 64 * GIB
@@ -46,11 +46,11 @@ def laptop(seed: int) -> Plan:
     )  # fmt: skip
     for gpu in made.gpus:
         gpu.persistence = False
-    made.gpus[1].ailment = Ailment(sleeps=(45.0, 15.0))
+    made.gpus[1].ailment = SimulatedFault(sleeps=(45.0, 15.0))
     return made
 
 
-def workstation(seed: int) -> Plan:
+def workstation(seed: int) -> MachinePlan:
     """Two cards with fans: a desktop, ComfyUI and two video encoders on one, a training on the other."""
     made = plan([BOARDS["4090"], BOARDS["6000ada"]], seed, "studio")
     crew = made.crew
@@ -75,7 +75,7 @@ def workstation(seed: int) -> Plan:
     return made
 
 
-def spark(seed: int) -> Plan:
+def spark(seed: int) -> MachinePlan:
     """A GB10: the GPU's memory is the host's."""
     made = plan([BOARDS["gb10"]], seed, "spark-7f3c")
     made.cpu_count, made.memory_bytes, made.memory_base_bytes = 20, BOARDS["gb10"].memory_mib * MIB, 6 * GIB

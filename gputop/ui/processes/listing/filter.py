@@ -58,7 +58,7 @@ _MEASURES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class ProcessFilter:
     """A parsed filter. Terms that make no sense (yet) are in ``problems``, in words, and hide nothing."""
 
     text: str = ""
@@ -70,7 +70,7 @@ class Filter:
     reads_host: bool = False  # asks for what the host says, so it wants that of every process
 
     @classmethod
-    def parse(cls, text: str, user: str | None = None, kind: str | None = None) -> Filter:
+    def parse(cls, text: str, user: str | None = None, kind: str | None = None) -> ProcessFilter:
         part_tests: list[PartTest] = []
         process_tests: list[ProcessTest] = []
         problems: list[str] = []

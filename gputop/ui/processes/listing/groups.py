@@ -8,11 +8,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from gputop.model import ProcessKey, replace
-from gputop.ui.processes.annotations import About
+from gputop.ui.processes.annotations import Annotation
 from gputop.ui.processes.columns import COLUMNS
-from gputop.ui.processes.listing.node import Node
+from gputop.ui.processes.listing.node import ProcessNode
 from gputop.ui.processes.listing.order import Order
-from gputop.ui.processes.listing.row import LAUNCHER, Row, added, summed
+from gputop.ui.processes.listing.row import LAUNCHER, ProcessRow, added, summed
 
 GROUPS: Final = ("none", "user", "job", "container", "gpu")
 _SUMMED: Final = ("gpu_mem", "gpu_mem_percent", "sm", "mem_bw", "enc", "dec")  # columns that a group's line has
@@ -25,13 +25,13 @@ class Groups:
     def __init__(self) -> None:
         self._numbers: dict[tuple[str, str], int] = {}
         self._next = itertools.count(2)
-        self._lines: dict[int, Row] = {}
+        self._lines: dict[int, ProcessRow] = {}
 
     def rows(
-        self, ordered: Sequence[Node], order: Order, folded: Collection[int], remarks: Mapping[ProcessKey, str]
-    ) -> list[Row]:
+        self, ordered: Sequence[ProcessNode], order: Order, folded: Collection[int], remarks: Mapping[ProcessKey, str]
+    ) -> list[ProcessRow]:
         """The rows of *ordered* (in that order) under their groups; *remarks*: who stands out among its peers."""
-        members: dict[str, list[tuple[Node, Row]]] = {}
+        members: dict[str, list[tuple[ProcessNode, ProcessRow]]] = {}
         for node in ordered:
             if order.group == "gpu":
                 for row in node.part_rows or (node.row,):
@@ -44,7 +44,7 @@ class Groups:
             heads.sort(key=lambda head: (key(head[0]) is not None, key(head[0]) or 0), reverse=order.descending)
         elif order.group == "gpu":
             heads.sort(key=lambda head: head[1][0][1].process.gpu_index)
-        rows: list[Row] = []
+        rows: list[ProcessRow] = []
         for head, here in heads:
             if head.process.pid in folded:
                 rows.append(head._replace(folded=True, hidden=len(head.pids)))
@@ -56,12 +56,12 @@ class Groups:
         return rows
 
     def _line(
-        self, kind: str, name: str, members: Sequence[tuple[Node, Row]], remarks: Mapping[ProcessKey, str]
-    ) -> Row:
+        self, kind: str, name: str, members: Sequence[tuple[ProcessNode, ProcessRow]], remarks: Mapping[ProcessKey, str]
+    ) -> ProcessRow:
         number = self._numbers.setdefault((kind, name), -next(self._next))
         parts = tuple(part for node, row in members for part in (node.parts if row is node.row else (row.process,)))
         remark = next((f"{node.pid}: {words}" for node, _ in members if (words := _remark(node, remarks))), "")
-        about = About(group=name, remark=remark)
+        about = Annotation(group=name, remark=remark)
         old = self._lines.get(number)
         same = old is not None and old.about == about and len(old.parts) == len(parts)
         if same and old is not None and all(map(operator.is_, old.parts, parts)):
@@ -69,14 +69,14 @@ class Groups:
         process = replace(summed(parts), pid=number, kind=LAUNCHER, exists=True, host=None)
         gpus = {part.gpu_uuid: row.capacity_bytes for node, row in members for part in node.parts if not row.parts}
         capacity = added(gpus.values()) if kind == "gpu" else None
-        return Row(process, None, capacity, parts, about, folded=False)
+        return ProcessRow(process, None, capacity, parts, about, folded=False)
 
 
-def _remark(node: Node, remarks: Mapping[ProcessKey, str]) -> str:
+def _remark(node: ProcessNode, remarks: Mapping[ProcessKey, str]) -> str:
     return remarks.get(node.facts.key, "") if node.facts is not None else ""
 
 
-def _name(node: Node, group: str) -> str:
+def _name(node: ProcessNode, group: str) -> str:
     facts, about = node.facts, node.about
     if group == "user":
         return (facts.user if facts is not None else None) or about.user or "user unknown"

@@ -7,21 +7,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from gputop.model import GpuProcess, HostFacts, ProcessKey, Snapshot
-from gputop.ui.processes.annotations import NOTHING, About
+from gputop.ui.processes.annotations import NOTHING, Annotation
 from gputop.ui.processes.listing.filter import text_of
-from gputop.ui.processes.listing.row import Row, added, place_of, summed
+from gputop.ui.processes.listing.row import ProcessRow, added, place_of, summed
 
 Capacities = Mapping[Any, int | None]
 """Memory of GPUs by UUID, and of MIG instances by (UUID, GPU instance), in bytes."""
 
 
-class Node:
+class ProcessNode:
     """A process on the GPUs that pass the filter, kept from snapshot to snapshot to give the same rows again."""
 
     __slots__ = ("about", "capacities", "drawn", "facts", "part_rows", "parts", "pid", "row", "text")
 
     def __init__(
-        self, parts: list[GpuProcess], facts: HostFacts | None, capacities: Capacities, about: About = NOTHING
+        self, parts: list[GpuProcess], facts: HostFacts | None, capacities: Capacities, about: Annotation = NOTHING
     ) -> None:
         self.parts = parts
         self.about = about
@@ -29,21 +29,21 @@ class Node:
         self.facts = facts
         self.capacities = capacities
         self.text: str | None = None  # made when a filter looks for words
-        self.drawn: dict[int, Row] | None = None  # by the id of a row of this node
-        self.part_rows: tuple[Row, ...] = ()
+        self.drawn: dict[int, ProcessRow] | None = None  # by the id of a row of this node
+        self.part_rows: tuple[ProcessRow, ...] = ()
         if len(parts) == 1:
-            self.row = Row(parts[0], facts, capacity(capacities, parts[0]), about=about)
+            self.row = ProcessRow(parts[0], facts, capacity(capacities, parts[0]), about=about)
         else:
             parts_in_order = tuple(sorted(parts, key=place_of))
             sizes = [capacity(capacities, part) for part in parts_in_order]
             self.part_rows = tuple(
-                Row(part, facts, size, about=about, is_part=True)
+                ProcessRow(part, facts, size, about=about, is_part=True)
                 for part, size in zip(parts_in_order, sizes, strict=True)
             )
-            self.row = Row(summed(parts_in_order), facts, added(sizes), parts_in_order, about)
+            self.row = ProcessRow(summed(parts_in_order), facts, added(sizes), parts_in_order, about)
 
     def same(
-        self, parts: list[GpuProcess], facts: HostFacts | None, capacities: Capacities, about: About = NOTHING
+        self, parts: list[GpuProcess], facts: HostFacts | None, capacities: Capacities, about: Annotation = NOTHING
     ) -> bool:
         mine = self.parts
         if mine[0] is not parts[0] or len(mine) != len(parts):
@@ -60,7 +60,7 @@ class Node:
             return self.facts
         return HostFacts(ProcessKey(self.pid, None), 0.0, user=about.user or None, command=about.command or None)
 
-    def words(self, before: Node | None) -> str:
+    def words(self, before: ProcessNode | None) -> str:
         """What a filter looks for words in; taken from the node before where the host says the same."""
         if self.text is None:
             old, new = (before.facts if before is not None else None), self.known
@@ -72,7 +72,9 @@ class Node:
                 self.text = text_of(self.pid, new)
         return self.text
 
-    def draw(self, row: Row, is_part: bool, branch: str = "", folded: bool | None = None, hidden: int = 0) -> Row:
+    def draw(
+        self, row: ProcessRow, is_part: bool, branch: str = "", folded: bool | None = None, hidden: int = 0
+    ) -> ProcessRow:
         """*row*, one of the node's own, as it is shown; the same object as the last time where that is the same."""
         if not branch and folded is None and row.is_part is is_part:
             return row
@@ -81,7 +83,9 @@ class Node:
         old = self.drawn.get(id(row))
         if old is None or old[5:] != (is_part, branch, folded, hidden):
             process, facts, capacity, parts, about = row[:5]
-            self.drawn[id(row)] = old = Row(process, facts, capacity, parts, about, is_part, branch, folded, hidden)
+            self.drawn[id(row)] = old = ProcessRow(
+                process, facts, capacity, parts, about, is_part, branch, folded, hidden
+            )
         return old
 
 

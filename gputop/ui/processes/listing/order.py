@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from gputop.ui.processes.columns import COLUMNS
-from gputop.ui.processes.listing.node import Node
-from gputop.ui.processes.listing.row import Row, place_of
+from gputop.ui.processes.listing.node import ProcessNode
+from gputop.ui.processes.listing.row import ProcessRow, place_of
 from gputop.ui.processes.mark import Mark
 
 #: Seconds between two sortings. Values change at every tick; rows that swap as often cannot be read, or hit.
 SORT_EVERY: Final = 2.0
 
-_Entry = tuple[Node, Row]
+_Entry = tuple[ProcessNode, ProcessRow]
 _Rank = tuple[Any, tuple[Any, ...]]  # the value it is sorted by (None: unknown), and what breaks ties
 _NO_RANK: Final[_Rank] = (None, ())
 _value_of = operator.itemgetter(0)
@@ -78,8 +78,8 @@ class Ranks:
         return [ranked[2] for ranked in known] + [ranked[2] for ranked in unknown]
 
 
-def _change_since(mark: Mark) -> Callable[[Row], int | None]:
-    def key(row: Row) -> int | None:
+def _change_since(mark: Mark) -> Callable[[ProcessRow], int | None]:
+    def key(row: ProcessRow) -> int | None:
         change = mark.change(row)
         return None if change is None else change.bytes
 

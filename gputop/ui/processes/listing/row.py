@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from gputop.model import GpuProcess, HostFacts, ProcessKey, RowKey
-from gputop.ui.processes.annotations import NOTHING, About
+from gputop.ui.processes.annotations import NOTHING, Annotation
 
 #: The GPU "UUID" of the line that sums a process over several GPUs.
 ALL_GPUS: Final = ""
@@ -14,7 +14,7 @@ ALL_GPUS: Final = ""
 LAUNCHER: Final = ""
 
 
-class Row(NamedTuple):
+class ProcessRow(NamedTuple):
     """A process on a GPU; or a process over several GPUs (a sum line, with ``parts``); or one of these parts; or the
     parent on no GPU of several processes (``parts`` are theirs); or the line of a group; or a process that is gone.
 
@@ -25,7 +25,7 @@ class Row(NamedTuple):
     facts: HostFacts | None = None  # of a dead process: the last known
     capacity_bytes: int | None = None  # memory of the GPU, MIG instance, or GPUs of a sum line
     parts: tuple[GpuProcess, ...] = ()
-    about: About = NOTHING
+    about: Annotation = NOTHING
     is_part: bool = False
     branch: str = ""  # what the tree draws before the command
     folded: bool | None = None  # None: nothing to fold
@@ -75,7 +75,7 @@ def same_process(a: ProcessKey, b: ProcessKey) -> bool:
     return a.pid == b.pid and (a.start_ticks == b.start_ticks or a.start_ticks is None or b.start_ticks is None)
 
 
-def find_row(rows: Sequence[Row], key: RowKey) -> int | None:
+def find_row(rows: Sequence[ProcessRow], key: RowKey) -> int | None:
     """Where the row called *key* is; else the first row of its process."""
     of_process = None
     process, uuid, gpu_instance, compute_instance = key

@@ -7,23 +7,25 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gputop.model import GpuProcess, HostFacts, Snapshot
-from gputop.ui.processes.annotations import Knowledge
-from gputop.ui.processes.listing.filter import Filter, text_of
+from gputop.ui.processes.annotations import Annotations
+from gputop.ui.processes.listing.filter import ProcessFilter, text_of
 from gputop.ui.processes.listing.groups import Groups
-from gputop.ui.processes.listing.node import Capacities, Node, capacities_of
+from gputop.ui.processes.listing.node import Capacities, ProcessNode, capacities_of
 from gputop.ui.processes.listing.order import Order, Ranks
-from gputop.ui.processes.listing.row import Row, added
+from gputop.ui.processes.listing.row import ProcessRow, added
 from gputop.ui.processes.listing.tree import Tree, drawn_parts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Listing:
+class TableRows:
     """Rows in order, with what they were chosen from. Made anew when anything may be different."""
 
-    rows: tuple[Row, ...] = ()
+    rows: tuple[ProcessRow, ...] = ()
     processes: tuple[GpuProcess, ...] = ()  # of the snapshot: before the filter
     total: int = 0  # pids, before the filter
-    shown: Mapping[int, Row] = field(default_factory=dict)  # by pid: its sum line, or only line, also if folded away
+    shown: Mapping[int, ProcessRow] = field(
+        default_factory=dict
+    )  # by pid: its sum line, or only line, also if folded away
     known: Mapping[int, HostFacts | None] = field(default_factory=dict)  # by pid: facts, before the filter
 
     def on_gpu(self, uuid: str) -> tuple[int, int | None]:
@@ -41,18 +43,18 @@ class ProcessRows:
 
     def __init__(self) -> None:
         self.folded: set[int] = set()  # pids, and numbers of groups
-        self.knowledge = Knowledge()
-        self.departed: tuple[Row, ...] = ()  # what exited lately: shown after all others
-        self._listing = Listing()
+        self.knowledge = Annotations()
+        self.departed: tuple[ProcessRow, ...] = ()  # what exited lately: shown after all others
+        self._listing = TableRows()
         self._made_of: tuple[Any, ...] = ()
         self._known: dict[int, HostFacts | None] = {}
-        self._nodes: dict[int, Node] = {}
+        self._nodes: dict[int, ProcessNode] = {}
         self._ranks = Ranks()
         self._tree = Tree()
         self._groups = Groups()
         self._capacities: Capacities = {}
 
-    def arrange(self, snapshot: Snapshot, filter_: Filter, order: Order) -> Listing:
+    def arrange(self, snapshot: Snapshot, filter_: ProcessFilter, order: Order) -> TableRows:
         """The rows of *snapshot*. Gives the last listing again where nothing it is made of changed."""
         capacities = capacities_of(snapshot)
         if capacities != self._capacities:
@@ -79,7 +81,7 @@ class ProcessRows:
             rows = self._tree.rows([node for node, _ in ordered], self.folded)
         else:
             rows = self._flat(nodes, order)
-        self._listing = Listing(
+        self._listing = TableRows(
             (*rows, *self._departed(filter_)),
             snapshot.processes,
             len(groups),
@@ -88,7 +90,7 @@ class ProcessRows:
         )
         return self._listing
 
-    def _departed(self, filter_: Filter) -> list[Row]:
+    def _departed(self, filter_: ProcessFilter) -> list[ProcessRow]:
         if not filter_:
             return list(self.departed)
         return [
@@ -106,11 +108,11 @@ class ProcessRows:
             now[pid] = process.host if process.host is not None or process.exists is not False else before.get(pid)
         self._known = now
 
-    def _filtered(self, groups: Mapping[int, list[GpuProcess]], filter_: Filter) -> list[Node]:
+    def _filtered(self, groups: Mapping[int, list[GpuProcess]], filter_: ProcessFilter) -> list[ProcessNode]:
         before, known, capacities, of = self._nodes, self._known, self._capacities, self.knowledge.of
         some_parts, some = bool(filter_.part_tests), bool(filter_.process_tests)
-        nodes: list[Node] = []
-        now: dict[int, Node] = {}
+        nodes: list[ProcessNode] = []
+        now: dict[int, ProcessNode] = {}
         for pid, parts in groups.items():
             if some_parts:
                 parts = [part for part in parts if filter_.keeps_part(part)]
@@ -120,7 +122,7 @@ class ProcessRows:
             old = node = before.get(pid)
             about = of(parts[0].key if facts is None else facts.key, parts[0].exists is False)
             if node is None or not node.same(parts, facts, capacities, about):
-                node = Node(parts, facts, capacities, about)
+                node = ProcessNode(parts, facts, capacities, about)
             now[pid] = node
             if some and not filter_.keeps(node.row.process, node.known, node.words(old)):
                 continue
@@ -128,11 +130,11 @@ class ProcessRows:
         self._nodes = now
         return nodes
 
-    def _flat(self, nodes: Iterable[Node], order: Order) -> list[Row]:
+    def _flat(self, nodes: Iterable[ProcessNode], order: Order) -> list[ProcessRow]:
         if order.by_gpu:
             plain = [(node, node.draw(row, False)) for node in nodes for row in node.part_rows or (node.row,)]
             return [row for _, row in self._ranks.sort(plain, order)]
-        rows: list[Row] = []
+        rows: list[ProcessRow] = []
         for node, row in self._ranks.sort([(node, node.row) for node in nodes], order):
             if not node.part_rows:
                 rows.append(row)

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from gputop.model import replace
-from gputop.ui.processes.listing.node import Node
-from gputop.ui.processes.listing.row import LAUNCHER, Row, added, summed
+from gputop.ui.processes.listing.node import ProcessNode
+from gputop.ui.processes.listing.row import LAUNCHER, ProcessRow, added, summed
 
 _BRANCH_MOST: Final = 24  # cells
 
@@ -18,14 +18,14 @@ class Tree:
     ranks of one torchrun, under a line for that parent."""
 
     def __init__(self) -> None:
-        self._launchers: dict[int, Row] = {}  # by pid, of the last snapshot
+        self._launchers: dict[int, ProcessRow] = {}  # by pid, of the last snapshot
 
-    def rows(self, ordered: Sequence[Node], folded: Collection[int]) -> list[Row]:
+    def rows(self, ordered: Sequence[ProcessNode], folded: Collection[int]) -> list[ProcessRow]:
         """The rows of *ordered*, siblings in that order. What hangs under *folded* pids is left out."""
         by_pid = {node.pid: node for node in ordered}
-        children: dict[int, list[Node]] = {}
-        launched: dict[int, list[Node]] = {}
-        roots: list[Node] = []
+        children: dict[int, list[ProcessNode]] = {}
+        launched: dict[int, list[ProcessNode]] = {}
+        roots: list[ProcessNode] = []
         for node in ordered:
             parent = _parent(node, by_pid)
             if parent is not None:
@@ -35,7 +35,7 @@ class Tree:
             if node.facts is not None and (node.facts.parent_pid or 0) > 1 and node.facts.parent_pid not in by_pid:
                 launched.setdefault(node.facts.parent_pid or 0, []).append(node)
         walk = _Walk(children, folded)
-        launchers: dict[int, Row] = {}
+        launchers: dict[int, ProcessRow] = {}
         for root in roots:
             pid = root.facts.parent_pid if root.facts is not None else None
             together = launched.get(pid, ()) if pid is not None else ()
@@ -50,26 +50,26 @@ class Tree:
         self._launchers = launchers
         return walk.rows
 
-    def _launcher(self, pid: int, nodes: Sequence[Node]) -> Row:
+    def _launcher(self, pid: int, nodes: Sequence[ProcessNode]) -> ProcessRow:
         """The line of a parent on no GPU; the same object as the last time where its children are the same."""
         parts = tuple(part for node in nodes for part in node.parts)
         old = self._launchers.get(pid)
         if old is not None and len(old.parts) == len(parts) and all(map(operator.is_, old.parts, parts)):
             return old
         process = replace(summed(parts), pid=pid, kind=LAUNCHER, exists=True, host=None)
-        return Row(process, None, added(node.row.capacity_bytes for node in nodes), parts, folded=False)
+        return ProcessRow(process, None, added(node.row.capacity_bytes for node in nodes), parts, folded=False)
 
 
 class _Walk:
     """Down the tree, once."""
 
-    def __init__(self, children: Mapping[int, list[Node]], folded: Collection[int]) -> None:
+    def __init__(self, children: Mapping[int, list[ProcessNode]], folded: Collection[int]) -> None:
         self.children = children
         self.folded = folded
         self.seen: set[int] = set()
-        self.rows: list[Row] = []
+        self.rows: list[ProcessRow] = []
 
-    def launcher(self, row: Row, nodes: Sequence[Node]) -> None:
+    def launcher(self, row: ProcessRow, nodes: Sequence[ProcessNode]) -> None:
         """Append the line of *nodes*' parent, and them under it."""
         if row.process.pid in self.folded:
             self.rows.append(row._replace(folded=True, hidden=self._fold(nodes)))
@@ -78,7 +78,7 @@ class _Walk:
         for n, node in enumerate(nodes, 1):
             self.down(node, *(("└ ", "  ") if n == len(nodes) else ("├ ", "│ ")))
 
-    def down(self, root: Node, branch: str = "", below: str = "") -> None:
+    def down(self, root: ProcessNode, branch: str = "", below: str = "") -> None:
         """Append the rows of *root* and all below it that were not seen yet."""
         seen, rows = self.seen, self.rows
         stack = [(root, branch, below)]
@@ -106,7 +106,7 @@ class _Walk:
             for n, child in enumerate(reversed(mine)):
                 stack.append((child, below + ("└ " if n == 0 else "├ "), below + ("  " if n == 0 else "│ ")))
 
-    def _fold(self, nodes: Sequence[Node]) -> int:
+    def _fold(self, nodes: Sequence[ProcessNode]) -> int:
         """Mark *nodes* and all below them as seen; how many that are."""
         stack, count = list(nodes), 0
         while stack:
@@ -118,13 +118,13 @@ class _Walk:
         return count
 
 
-def drawn_parts(node: Node, below: str = "", last: bool = True) -> list[Row]:
+def drawn_parts(node: ProcessNode, below: str = "", last: bool = True) -> list[ProcessRow]:
     """The lines under a sum line, if it is one; *last*: nothing else follows under it."""
     end = len(node.part_rows) - 1
     return [node.draw(row, True, below + ("└ " if last and n == end else "├ ")) for n, row in enumerate(node.part_rows)]
 
 
-def _parent(node: Node, by_pid: Mapping[int, Node]) -> int | None:
+def _parent(node: ProcessNode, by_pid: Mapping[int, ProcessNode]) -> int | None:
     """The parent's pid where it is listed too, and is not a later bearer of that pid."""
     facts = node.facts
     if facts is None or facts.parent_pid is None or facts.parent_pid == node.pid:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from gputop.torch_files.call_tree import Node, call_tree
-from gputop.torch_files.snapshot.groups import Group, stack_title
+from gputop.torch_files.call_tree import CallNode, call_tree
+from gputop.torch_files.snapshot.groups import StackGroup, stack_title
 from gputop.torch_files.words import percent, size
 from gputop.ui.toolkit.cells import Line, Span, fit
 from gputop.ui.toolkit.frame import Hint
@@ -20,7 +20,7 @@ _SHAPES: Final = ("table", "tree", "flame")
 _BAR: Final = 12
 
 
-_TreeRow = tuple[int, Node, tuple[object, ...]]
+_TreeRow = tuple[int, CallNode, tuple[object, ...]]
 """Depth, node, and the frames that lead to it."""
 
 
@@ -139,7 +139,7 @@ class AllocationsPane(SnapshotPane, ListPane):
             (fit(stack_title(self.device, group.stack), max(1, cells - 37 - _BAR)), "text"),
         )
 
-    def _held(self, groups: list[Group]) -> int:
+    def _held(self, groups: list[StackGroup]) -> int:
         key = ("held", *self.state.groups_key(self.entry))
         return self.state.kept(key, lambda: sum(group.bytes for group in groups))
 
@@ -152,15 +152,15 @@ class AllocationsPane(SnapshotPane, ListPane):
 
     # -- tree
 
-    def _tree(self) -> Node:
+    def _tree(self) -> CallNode:
         frames = self.state.snapshot.frames
 
-        def build() -> Node:
+        def build() -> CallNode:
             return call_tree((frames.frames(g.stack), g.bytes, g.count) for g in self.state.groups(self.entry))
 
         return self.state.kept(("tree", self.entry, self.state.filter, self.state.folded), build)
 
-    def _rows(self, root: Node) -> list[_TreeRow]:
+    def _rows(self, root: CallNode) -> list[_TreeRow]:
         """What is unfolded: at first along the frames that lead to most of the bytes."""
         found: list[_TreeRow] = []
         todo: list[_TreeRow] = [(0, child, (child.frame,)) for child in reversed(root.sorted())]
@@ -171,7 +171,7 @@ class AllocationsPane(SnapshotPane, ListPane):
                 todo += [(depth + 1, child, (*path, child.frame)) for child in reversed(node.sorted())]
         return found
 
-    def _is_open(self, node: Node, path: tuple[object, ...], root: Node) -> bool:
+    def _is_open(self, node: CallNode, path: tuple[object, ...], root: CallNode) -> bool:
         if not node.children or path in self._folded:
             return False
         least = 100 if len(node.children) == 1 else 10  # a part of all

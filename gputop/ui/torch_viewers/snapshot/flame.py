@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import NamedTuple
 
-from gputop.torch_files.call_tree import Node
+from gputop.torch_files.call_tree import CallNode
 from gputop.torch_files.words import percent, size
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.torch_viewers.snapshot.state import TorchState
@@ -16,7 +16,7 @@ _NARROW = 0.25  # cells: less is left out
 class _Box(NamedTuple):
     left: int
     right: int
-    path: tuple[Node, ...]  # from the root
+    path: tuple[CallNode, ...]  # from the root
 
 
 class FlameGraph:
@@ -30,7 +30,7 @@ class FlameGraph:
         self._made_of: tuple[object, ...] = ()
         self._first = 0
 
-    def _follow(self, root: Node, frames: list[object]) -> tuple[Node, ...]:
+    def _follow(self, root: CallNode, frames: list[object]) -> tuple[CallNode, ...]:
         path = [root]
         for frame in frames:
             child = path[-1].children.get(frame)  # type: ignore[call-overload]
@@ -39,7 +39,7 @@ class FlameGraph:
             path.append(child)
         return tuple(path)
 
-    def lines(self, root: Node, cells: int, rows: int) -> list[Line]:
+    def lines(self, root: CallNode, cells: int, rows: int) -> list[Line]:
         at = self._follow(root, self._at)
         made_of = (root, tuple(self._zoom), cells)
         if self._made_of != made_of:
@@ -80,7 +80,7 @@ class FlameGraph:
                 left = right
         return found
 
-    def _row(self, boxes: list[_Box], chosen: Node, cells: int) -> Line:
+    def _row(self, boxes: list[_Box], chosen: CallNode, cells: int) -> Line:
         spans: list[Span] = []
         x = 0
         for n, box in enumerate(boxes):

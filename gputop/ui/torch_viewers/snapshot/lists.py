@@ -10,7 +10,7 @@ from gputop.torch_files.snapshot.groups import stack_title
 from gputop.torch_files.snapshot.layout import SegmentUse, segment_uses
 from gputop.torch_files.snapshot.leaks import Leak, Steps, leaks, steps
 from gputop.torch_files.snapshot.oom import OutOfMemory, out_of_memory
-from gputop.torch_files.snapshot.snapshot import INACTIVE, PENDING, Device
+from gputop.torch_files.snapshot.snapshot import INACTIVE, PENDING, DeviceSnapshot
 from gputop.torch_files.snapshot.summary import counterpart
 from gputop.torch_files.words import percent, signed, size
 from gputop.ui.toolkit.cells import Line, Span, fit
@@ -284,7 +284,7 @@ class DiffPane(SnapshotPane, ListPane):
         self.at_peak = False
 
     @property
-    def before(self) -> Device | None:
+    def before(self) -> DeviceSnapshot | None:
         """The device compared with: of the first other file, else the file's next device."""
         state = self.state
         if len(state.snapshots) > 1:
@@ -330,7 +330,7 @@ class DiffPane(SnapshotPane, ListPane):
         columns = f"{'CHANGE':>9} {'BLOCKS':>8} {'BEFORE':>9} {'AFTER':>9}  ALLOCATED BY"
         return [((words, "dim"), (signed(sum_), "title+b")), ((columns, "accent+b"),)]
 
-    def _words(self, device: Device) -> str:
+    def _words(self, device: DeviceSnapshot) -> str:
         return f"{device.snapshot.name} {device.label}" if len(self.state.snapshots) > 1 else device.label
 
     def row(self, n: int, cells: int) -> Line:

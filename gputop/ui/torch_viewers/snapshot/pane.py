@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gputop.torch_files.snapshot.frames import Frame
-from gputop.torch_files.snapshot.snapshot import Device
+from gputop.torch_files.snapshot.snapshot import DeviceSnapshot
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.torch_viewers.pane import Pane
 from gputop.ui.torch_viewers.snapshot.state import TorchState
@@ -21,7 +21,7 @@ class SnapshotPane(Pane):
         self.state = state
 
     @property
-    def device(self) -> Device:
+    def device(self) -> DeviceSnapshot:
         device = self.state.device
         assert device is not None
         return device

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from gputop.model import clean_text
 from gputop.torch_files.snapshot.groups import TERMS
-from gputop.torch_files.snapshot.snapshot import Snapshot, UnreadableFile, open_snapshot
+from gputop.torch_files.snapshot.snapshot import MemorySnapshot, UnreadableFile, open_snapshot
 from gputop.torch_files.words import size
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.frame import Hint
@@ -25,7 +25,7 @@ _PANES: Final = (OverviewPane, TimelinePane, AllocationsPane, LeaksPane, Segment
 _PARTS: Final = {"reading": (0.0, 0.5), "sorting": (0.5, 0.25), "replaying": (0.75, 0.25)}  # of the progress
 
 
-class TorchSnapshotScreen(ViewerScreen[list[Snapshot]]):
+class TorchSnapshotScreen(ViewerScreen[list[MemorySnapshot]]):
     """Views of the snapshots in *paths*."""
 
     PROGRAM: ClassVar[str] = "gputop torch-snapshot"
@@ -37,9 +37,9 @@ class TorchSnapshotScreen(ViewerScreen[list[Snapshot]]):
 
     # -- reading
 
-    def read(self) -> tuple[list[Snapshot] | None, list[str]]:
+    def read(self) -> tuple[list[MemorySnapshot] | None, list[str]]:
         """The files are read in children of their own, one after the other."""
-        found: list[Snapshot] = []
+        found: list[MemorySnapshot] = []
         problems: list[str] = []
         for n, path in enumerate(self._paths):
             try:
@@ -58,7 +58,7 @@ class TorchSnapshotScreen(ViewerScreen[list[Snapshot]]):
         words = f"{what} {clean_text(self._paths[n].name, 80)}"
         self.progress(words, (n + start + length * share) / len(self._paths))
 
-    def take_in(self, found: list[Snapshot]) -> Sequence[SnapshotPane]:
+    def take_in(self, found: list[MemorySnapshot]) -> Sequence[SnapshotPane]:
         self.state = state = TorchState(found, self.view)
         if self._device is not None:
             state.next_device(self._device)

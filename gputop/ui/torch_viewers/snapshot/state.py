@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from gputop.torch_files.snapshot.groups import Filter, Group, by_stack, parse_filter
-from gputop.torch_files.snapshot.snapshot import Device, Snapshot
+from gputop.torch_files.snapshot.groups import AllocationFilter, StackGroup, by_stack, parse_filter
+from gputop.torch_files.snapshot.snapshot import DeviceSnapshot, MemorySnapshot
 from gputop.ui.view import View
 
 T = TypeVar("T")
@@ -16,21 +16,21 @@ _KEPT = 64  # results, the newest
 class TorchState:
     """Shared by the panes; what is computed for one look at the snapshot is kept for the next."""
 
-    def __init__(self, snapshots: Sequence[Snapshot], view: View) -> None:
+    def __init__(self, snapshots: Sequence[MemorySnapshot], view: View) -> None:
         self.snapshots, self.view = list(snapshots), view
         self.file = 0
-        self.filter = Filter()
+        self.filter = AllocationFilter()
         self.folded = True  # only the user's frames
         self._device_number: int | None = None
         self._cursors: dict[int, int] = {}
         self._kept: dict[Any, Any] = {}
 
     @property
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> MemorySnapshot:
         return self.snapshots[self.file]
 
     @property
-    def device(self) -> Device | None:
+    def device(self) -> DeviceSnapshot | None:
         """The device looked at; None: the file has none."""
         devices = self.snapshot.devices
         return next((d for d in devices if d.number == self._device_number), devices[0] if devices else None)
@@ -93,7 +93,7 @@ class TorchState:
     def groups_key(self, moment: int) -> tuple[Any, ...]:
         return ("groups", moment, self.filter, self.folded)
 
-    def groups(self, moment: int) -> list[Group]:
+    def groups(self, moment: int) -> list[StackGroup]:
         """These by stack."""
         device, folded = self.device, self.folded
         if device is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from gputop.model import clean_text
-from gputop.torch_files.trace.curve import Curve
+from gputop.torch_files.trace.curve import MemoryCurve
 from gputop.torch_files.words import signed, size
 from gputop.ui.toolkit.cells import Line, fit
 from gputop.ui.toolkit.frame import Hint
@@ -26,7 +26,7 @@ class TraceMemoryPane(CurvePane):
         self.state = state
 
     @property
-    def _curve(self) -> Curve:
+    def _curve(self) -> MemoryCurve:
         assert self.state.curve is not None
         return self.state.curve
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from gputop.model import clean_text
 from gputop.torch_files.trace.callers import FUNCTION
 from gputop.torch_files.trace.reader import PYTHON
-from gputop.torch_files.trace.table import Row
+from gputop.torch_files.trace.table import OpRow
 from gputop.torch_files.words import size
 from gputop.ui.toolkit.cells import Line, Span, fit
 from gputop.ui.toolkit.frame import Hint
@@ -19,7 +19,7 @@ from gputop.ui.torch_viewers.trace.state import STACKS, TraceState
 _LEAST_NAME: Final = 24  # cells
 
 
-class Column(NamedTuple):
+class OpColumn(NamedTuple):
     """A column of figures; the first ones are the last to give way."""
 
     field: str
@@ -27,19 +27,19 @@ class Column(NamedTuple):
     width: int = 9
 
 
-_CALLS: Final = Column("calls", "CALLS", 8)
+_CALLS: Final = OpColumn("calls", "CALLS", 8)
 _TIMES: Final = (
-    Column("self_cpu_time", "SELF CPU"),
-    Column("cpu_time", "CPU"),
+    OpColumn("self_cpu_time", "SELF CPU"),
+    OpColumn("cpu_time", "CPU"),
 )
-_DEVICE_TIMES: Final = (Column("self_device_time", "SELF DEV"), Column("device_time", "DEVICE"))
+_DEVICE_TIMES: Final = (OpColumn("self_device_time", "SELF DEV"), OpColumn("device_time", "DEVICE"))
 _DEVICE: Final = (
-    Column("self_device_memory", "SELF MEM"),
-    Column("device_memory", "MEM"),
-    Column("self_thread_memory", "THREAD", 9),
+    OpColumn("self_device_memory", "SELF MEM"),
+    OpColumn("device_memory", "MEM"),
+    OpColumn("self_thread_memory", "THREAD", 9),
 )
-_HOST: Final = (Column("self_cpu_memory", "SELF HOST", 10), Column("cpu_memory", "HOST"))
-_NAME: Final = Column("name", "OP", 0)
+_HOST: Final = (OpColumn("self_cpu_memory", "SELF HOST", 10), OpColumn("cpu_memory", "HOST"))
+_NAME: Final = OpColumn("name", "OP", 0)
 
 
 class OpsPane(ListPane):
@@ -118,7 +118,7 @@ class OpsPane(ListPane):
             spans.append((title, "title+b" if chosen else "accent+b"))
         return tuple(spans)
 
-    def _shown_columns(self, cells: int) -> list[Column]:
+    def _shown_columns(self, cells: int) -> list[OpColumn]:
         """As many as leave room for the names, the sorted one among them."""
         room = cells - 2 - max(_LEAST_NAME, cells * 2 // 5)
         chosen = [column for column in self.columns if column.field == self.state.column]
@@ -132,7 +132,7 @@ class OpsPane(ListPane):
                 kept.add(column)
         return [column for column in self.columns if column in kept]
 
-    def _name_cells(self, cells: int, shown: Sequence[Column]) -> int:
+    def _name_cells(self, cells: int, shown: Sequence[OpColumn]) -> int:
         return cells - 2 - sum(column.width + 1 for column in shown)
 
     def row(self, n: int, cells: int) -> Line:
@@ -183,7 +183,7 @@ class OpsPane(ListPane):
         self.state.compute_rows()
 
 
-def figure_words(row: Row, field: str) -> str:
+def figure_words(row: OpRow, field: str) -> str:
     value = getattr(row, field)
     if field == "calls":
         return f"{value:,}"

@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 from gputop.torch_files.trace.callers import FUNCTION
-from gputop.torch_files.trace.curve import Curve
-from gputop.torch_files.trace.table import Row
+from gputop.torch_files.trace.curve import MemoryCurve
+from gputop.torch_files.trace.table import OpRow
 from gputop.torch_files.trace.trace import Held, Trace
 from gputop.ui.view import View
 
@@ -56,7 +56,7 @@ class TraceState:
     # -- over time
 
     @property
-    def curve(self) -> Curve | None:
+    def curve(self) -> MemoryCurve | None:
         """The device looked at, at first the one that held most; None: no memory was recorded."""
         return self.trace.curves[self._curve] if self.trace.curves else None
 
@@ -93,13 +93,13 @@ class TraceState:
     def table_key(self) -> Hashable:
         return "table", self.by_shape, self.stack_depth, self.python
 
-    def rows(self) -> list[Row] | None:
+    def rows(self) -> list[OpRow] | None:
         """The rows that the filter lets through, sorted; None: see :meth:`compute_rows`."""
-        rows: list[Row] | None = self._kept.get(self.table_key)
+        rows: list[OpRow] | None = self._kept.get(self.table_key)
         if rows is None:
             return None
         key = (self.table_key, self.column, self.filter)
-        found: list[Row] | None = self._kept.get(key)
+        found: list[OpRow] | None = self._kept.get(key)
         if found is None:
             words = self.filter.casefold().split()
             found = [row for row in rows if all(word in _text(row) for word in words)]
@@ -125,5 +125,5 @@ class TraceState:
             self._background(work, lambda value: self._keep(key, value))
 
 
-def _text(row: Row) -> str:
+def _text(row: OpRow) -> str:
     return " ".join((row.name, row.shape, *row.stack)).casefold()
