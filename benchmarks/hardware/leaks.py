@@ -183,7 +183,7 @@ def free(gputop: Gputop, keys: tuple[Any, ...]) -> None:
     )
 
 
-def ghost_of(gputop: Gputop, role: str) -> bool:
+def dead_pid_of(gputop: Gputop, role: str) -> bool:
     process, children = start(role)
     gputop.until(lambda snapshot: any(p.pid == process.pid for p in snapshot.processes))
     show(gputop.look())
@@ -202,7 +202,7 @@ def ghost_of(gputop: Gputop, role: str) -> bool:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
-    return found and gputop.look(later=1.0).ghosts == ()
+    return found and gputop.look(later=1.0).dead_pids == ()
 
 
 def stopped(gputop: Gputop) -> bool:
@@ -236,7 +236,7 @@ def shared(gputop: Gputop) -> bool:
     show(report)
     other.kill()
     other.wait()
-    return not report.ghosts and not [v for v in report.verdicts if v.verdict.name == "LEAK"]
+    return not report.dead_pids and not [v for v in report.verdicts if v.verdict.name == "LEAK"]
 
 
 def main() -> None:
@@ -250,8 +250,8 @@ def main() -> None:
     say(os.readlink("/proc/self/ns/pid"), *os.uname()[:3])
     results = {}
     for name, run in (
-        ("a child that was forked after CUDA was used", lambda: ghost_of(gputop, "forker")),
-        ("a DataLoader of four workers", lambda: ghost_of(gputop, "loader")),
+        ("a child that was forked after CUDA was used", lambda: dead_pid_of(gputop, "forker")),
+        ("a DataLoader of four workers", lambda: dead_pid_of(gputop, "loader")),
         ("a stopped process", lambda: stopped(gputop)),
         ("CUDA IPC", lambda: shared(gputop)),
     ):

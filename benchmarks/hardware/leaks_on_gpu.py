@@ -193,13 +193,13 @@ def run(act: Act, screen: Any, steps: Any, driver: Any, before: int) -> None:
     steps.note(f"{act.name}: the memory stays, says NVML", used - before > act.bytes - SLACK and keeper in listed,
                used_MiB=used // MIB, listed={pid: (n or 0) // MIB for pid, n in listed.items()})  # fmt: skip
     if act.name in ("fork", "dataloader"):
-        ghost(act, screen, steps, made)
+        dead_pid(act, screen, steps, made)
     else:
         by_filter(act, screen, steps, keeper)
     end(act, screen, steps, driver, used, before)
 
 
-def ghost(act: Act, screen: Any, steps: Any, made: float) -> None:
+def dead_pid(act: Act, screen: Any, steps: Any, made: float) -> None:
     """The dead pid's row, who holds it, the verdict, and F9 from the leaks view."""
     shown = screen.wait_for(rf"† *0 +{act.parent}\b", 8)
     steps.note(f"{act.name}: the dead pid has a row of its own", bool(shown), seconds=round(time.monotonic() - made, 1))

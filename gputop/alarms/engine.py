@@ -102,14 +102,14 @@ class _Rule:
 
     def __init__(self, condition: Condition, exists: Callable[[int], bool | None]) -> None:
         self.condition = condition
-        self._sightings = Evaluation(condition, exists)
+        self._evaluation = Evaluation(condition, exists)
         self._states: dict[str, _State] = {}
 
     def look(self, snapshot: Snapshot, now: float, passed: float) -> Iterator[Event]:
         at, states = snapshot.taken_at, self._states
         of_processes = self.condition.scope is Scope.PROCESS
         there = set()
-        for subject, seen in self._sightings.of(snapshot, now, passed, states):
+        for subject, seen in self._evaluation.of(snapshot, now, passed, states):
             state = states.get(subject)
             if state is None and of_processes and not seen.holds:
                 continue

@@ -15,8 +15,8 @@ from gputop.model import Gpu, GpuProcess, Snapshot, memory_by_pid
 GAP_SECONDS: Final = 5.0
 GAP_SHARE: Final = 0.02  # of the GPU's memory; the normal gap of an H200 is 43 MiB (facts/h200.md)
 #: R12: a GPU that works though nobody is listed.
-GHOST_LOAD_PERCENT: Final = 95
-GHOST_LOAD_SECONDS: Final = 60.0
+DEAD_PID_LOAD_PERCENT: Final = 95
+DEAD_PID_LOAD_SECONDS: Final = 60.0
 MPS_CONTROL: Final = "nvidia-cuda-mps"
 #: Grace with Hopper or Blackwell: their memory is onlined as the host's (nvmlDeviceGetNumaNodeId).
 _SUPERCHIP: Final = re.compile(r"\bG[HB][23]\d0\b")
@@ -29,17 +29,17 @@ def attribute(gpu: Gpu, processes: Iterable[GpuProcess]) -> Attribution:
     by_pid = memory_by_pid(here)
     unknown = _why_unknown(gpu, by_pid)
     living = _sum(by_pid[pid] for pid in by_pid if pid not in dead)
-    ghosts = _sum(by_pid[pid] for pid in dead)
+    dead_pids = _sum(by_pid[pid] for pid in dead)
     shared = gap = None
-    if unknown is None and living is not None and ghosts is not None and gpu.memory_used_bytes is not None:
-        rest = gpu.memory_used_bytes - living - ghosts
+    if unknown is None and living is not None and dead_pids is not None and gpu.memory_used_bytes is not None:
+        rest = gpu.memory_used_bytes - living - dead_pids
         gap, shared = max(0, rest), max(0, -rest)
     return Attribution(
         gpu_uuid=gpu.uuid,
         total=gpu.memory_total_bytes,
         used=gpu.memory_used_bytes,
         living=living,
-        ghosts=ghosts,
+        dead_pids=dead_pids,
         unattributed=gap,
         shared=shared,
         reserved=gpu.memory_reserved_bytes,
@@ -94,7 +94,7 @@ class UnattributedClock:
         for gpu in snapshot.gpus:
             gap = found[gpu.uuid].unattributed if gpu.uuid in found else None
             self._keep(self.gaps, gpu, gap is not None and gap > gap_threshold(gpu, least_mib), snapshot.taken_at)
-            busy = (gpu.utilization_gpu_percent or 0) >= GHOST_LOAD_PERCENT and gpu.uuid not in listed
+            busy = (gpu.utilization_gpu_percent or 0) >= DEAD_PID_LOAD_PERCENT and gpu.uuid not in listed
             self._keep(self.loads, gpu, busy and gpu.error is None and not gpu.late, snapshot.taken_at)
 
     @staticmethod
@@ -107,7 +107,9 @@ class UnattributedClock:
     def gapped(self, now: float) -> tuple[str, ...]:
         """GPUs with a gap or a ghost load for long enough."""
         long = [uuid for uuid, since in self.gaps.items() if now - since >= GAP_SECONDS]
-        return tuple(dict.fromkeys(long + [u for u, since in self.loads.items() if now - since >= GHOST_LOAD_SECONDS]))
+        return tuple(
+            dict.fromkeys(long + [u for u, since in self.loads.items() if now - since >= DEAD_PID_LOAD_SECONDS])
+        )
 
 
 def gap(
@@ -120,7 +122,7 @@ def gap(
     """The card of *gpu*, where there is something to explain; holders as of *scan*."""
     since, busy_since = clock.gaps.get(gpu.uuid), clock.loads.get(gpu.uuid)
     has_gap = since is not None and snapshot.taken_at - since >= GAP_SECONDS
-    busy = busy_since is not None and snapshot.taken_at - busy_since >= GHOST_LOAD_SECONDS
+    busy = busy_since is not None and snapshot.taken_at - busy_since >= DEAD_PID_LOAD_SECONDS
     if not has_gap and not busy:
         return None
     listed = {process.pid for process in snapshot.processes if process.exists is not False}

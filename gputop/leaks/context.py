@@ -47,7 +47,7 @@ class Investigator(Protocol):
     """Finds out what the rules want to know. Slow (milliseconds to seconds): only ever called by the leak watch's own
     thread, or by ``gputop leaks``."""
 
-    def circumstances(self, facts: HostFacts) -> ProcessContext | None:
+    def context(self, facts: HostFacts) -> ProcessContext | None:
         """Of one process; None when it is gone or its pid was reused."""
         ...
 

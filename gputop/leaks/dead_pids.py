@@ -21,13 +21,13 @@ def find_dead_pids(
     are listed pids whose bearer now has no GPU open: the one that had is dead, and its pid was given away."""
     impostors = impostors or {}
     pids = [process.pid for process in snapshot.processes if process.exists is False or process.pid in impostors]
-    found = [_ghost(pid, snapshot, past, impostors.get(pid)) for pid in dict.fromkeys(pids)]
+    found = [_dead_pid(pid, snapshot, past, impostors.get(pid)) for pid in dict.fromkeys(pids)]
     if scan is not None and found:
         found = _with_holders(found, snapshot, past, scan)
-    return tuple(sorted(found, key=lambda ghost: -(ghost.memory_bytes or 0)))
+    return tuple(sorted(found, key=lambda dead_pid: -(dead_pid.memory_bytes or 0)))
 
 
-def _ghost(pid: int, snapshot: Snapshot, past: ProcessHistory, impostor: HostFacts | None) -> DeadPid:
+def _dead_pid(pid: int, snapshot: Snapshot, past: ProcessHistory, impostor: HostFacts | None) -> DeadPid:
     if impostor is not None:
         now, life = past.of(impostor.key), past.before(impostor.key)
         since = now.first_seen if now is not None else snapshot.taken_at
@@ -47,25 +47,27 @@ def _memory(snapshot: Snapshot, pid: int) -> tuple[tuple[str, int | None], ...]:
     return tuple(sorted(by_gpu, key=lambda entry: -(entry[1] or 0)))
 
 
-def _with_holders(ghosts: list[DeadPid], snapshot: Snapshot, past: ProcessHistory, scan: HolderScan) -> list[DeadPid]:
+def _with_holders(
+    dead_pids: list[DeadPid], snapshot: Snapshot, past: ProcessHistory, scan: HolderScan
+) -> list[DeadPid]:
     minors = {gpu.uuid: gpu.facts.minor_number for gpu in snapshot.gpus}
     holders = [holder for holder in scan.holders if holder.benign is None]
     proven: dict[int, list[HolderEvidence]] = {}
-    for ghost in ghosts:
-        proven[ghost.pid] = _proven(ghost, _minors(ghost, minors), holders, past)
+    for dead_pid in dead_pids:
+        proven[dead_pid.pid] = _proven(dead_pid, _minors(dead_pid, minors), holders, past)
     taken = {hold.holder.key for holds in proven.values() for hold in holds}
     free = [holder for holder in holders if holder.key not in taken]
     result = []
-    for ghost in ghosts:
-        holds = proven[ghost.pid] + _likely(ghost, _minors(ghost, minors), free, snapshot)
-        scanned = scan.taken_at >= ghost.since
-        result.append(replace(ghost, holds=tuple(holds), scanned=scanned))
+    for dead_pid in dead_pids:
+        holds = proven[dead_pid.pid] + _likely(dead_pid, _minors(dead_pid, minors), free, snapshot)
+        scanned = scan.taken_at >= dead_pid.since
+        result.append(replace(dead_pid, holds=tuple(holds), scanned=scanned))
     return result
 
 
-def _minors(ghost: DeadPid, minors: Mapping[str, int | None]) -> list[int | None]:
+def _minors(dead_pid: DeadPid, minors: Mapping[str, int | None]) -> list[int | None]:
     """N of the /dev/nvidiaN of its GPUs; None where the driver does not say."""
-    return [minors.get(uuid) for uuid, _ in ghost.memory]
+    return [minors.get(uuid) for uuid, _ in dead_pid.memory]
 
 
 def _grip(holder: Holder, minors: Collection[int | None]) -> HeldDevice | None:
@@ -77,14 +79,14 @@ def _grip(holder: Holder, minors: Collection[int | None]) -> HeldDevice | None:
 
 
 def _proven(
-    ghost: DeadPid, minors: list[int | None], holders: list[Holder], past: ProcessHistory
+    dead_pid: DeadPid, minors: list[int | None], holders: list[Holder], past: ProcessHistory
 ) -> list[HolderEvidence]:
     """Those whose lineage leads to the ghost: a process group and a session keep the number of their dead leader, and
     gputop remembers whose child it saw. Then the children of these."""
     found: dict[ProcessKey, HolderEvidence] = {}
     for holder in holders:
         device = _grip(holder, minors)
-        if device is not None and (how := _lineage(ghost, holder.facts, past)) is not None:
+        if device is not None and (how := _lineage(dead_pid, holder.facts, past)) is not None:
             found[holder.key] = HolderEvidence(holder, device, how, certain=True)
     while True:
         more = {}
@@ -99,19 +101,19 @@ def _proven(
         found |= more
 
 
-def _lineage(ghost: DeadPid, facts: HostFacts, past: ProcessHistory) -> str | None:
-    if facts.group_id == ghost.pid:
-        return f"process group {ghost.pid}"
-    if facts.session_id == ghost.pid:
-        return f"session {ghost.pid}"
+def _lineage(dead_pid: DeadPid, facts: HostFacts, past: ProcessHistory) -> str | None:
+    if facts.group_id == dead_pid.pid:
+        return f"process group {dead_pid.pid}"
+    if facts.session_id == dead_pid.pid:
+        return f"session {dead_pid.pid}"
     seen = past.parent_of(facts.key)
-    if seen is not None and seen[0].key.pid == ghost.pid:
-        return f"child of {ghost.pid} until {clock(seen[1])}"
+    if seen is not None and seen[0].key.pid == dead_pid.pid:
+        return f"child of {dead_pid.pid} until {clock(seen[1])}"
     return None
 
 
 def _likely(
-    ghost: DeadPid, minors: list[int | None], holders: list[Holder], snapshot: Snapshot
+    dead_pid: DeadPid, minors: list[int | None], holders: list[Holder], snapshot: Snapshot
 ) -> list[HolderEvidence]:
     """Those of unknown lineage that hold the device and use it for nothing of their own: not listed by the driver, no
     workers of a process that lives and is listed, and started before the ghost died."""
@@ -122,11 +124,11 @@ def _likely(
         device = _grip(holder, minors)
         if device is None or facts.key.pid in listed or facts.parent_pid in listed:
             continue
-        if facts.start_time is not None and facts.start_time > ghost.since + 1:
+        if facts.start_time is not None and facts.start_time > dead_pid.since + 1:
             continue
-        if ghost.known is not None and facts.group_id == ghost.known.group_id:
-            how = f"in process group {facts.group_id}, as {ghost.pid} was"
-        elif ghost.known is not None and facts.uid != ghost.known.uid:
+        if dead_pid.known is not None and facts.group_id == dead_pid.known.group_id:
+            how = f"in process group {facts.group_id}, as {dead_pid.pid} was"
+        elif dead_pid.known is not None and facts.uid != dead_pid.known.uid:
             continue
         else:
             how = "holds the device and is not in the driver's list"

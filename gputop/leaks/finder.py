@@ -50,17 +50,17 @@ class LeakFinder:
         self._gaps.observe(snapshot, attributions, settings.leak_gap_mib)
         processes = _by_key(snapshot)
         self._look(processes)
-        ghosts, gaps = self._explain(snapshot, attributions)
-        if self._scan_if_needed(snapshot, ghosts, gaps, scan_now):
-            ghosts, gaps = self._explain(snapshot, attributions)
-            holders = {hold.holder.key: hold.holder for ghost in ghosts for hold in ghost.holds}
+        dead_pids, gaps = self._explain(snapshot, attributions)
+        if self._scan_if_needed(snapshot, dead_pids, gaps, scan_now):
+            dead_pids, gaps = self._explain(snapshot, attributions)
+            holders = {hold.holder.key: hold.holder for dead_pid in dead_pids for hold in dead_pid.holds}
             self._owners_of_holders = {key: self._investigator.owner(one.facts) for key, one in holders.items()}
-        verdicts, notes = self._judge(snapshot, settings, processes, ghosts)
+        verdicts, notes = self._judge(snapshot, settings, processes, dead_pids)
         return LeakReport(
             taken_at=snapshot.taken_at,
             verdicts=verdicts,
             notes=notes,
-            ghosts=ghosts,
+            dead_pids=dead_pids,
             gaps=gaps,
             attributions=attributions,
             stragglers=stragglers(self._members(processes)),
@@ -83,7 +83,7 @@ class LeakFinder:
             until = time.perf_counter() + budget
             for key in keys:
                 host = hosts[key]
-                found = self._investigator.circumstances(host) if host is not None else None
+                found = self._investigator.context(host) if host is not None else None
                 if found is not None:
                     self._known[key] = now, found
                     self.past.relatives(key, found.ancestors, found.children)
@@ -93,12 +93,12 @@ class LeakFinder:
     def _explain(
         self, snapshot: Snapshot, attributions: tuple[Attribution, ...]
     ) -> tuple[tuple[DeadPid, ...], tuple[UnattributedMemory, ...]]:
-        ghosts = find_dead_pids(snapshot, self.past, self.scan, self._impostors(snapshot))
+        dead_pids = find_dead_pids(snapshot, self.past, self.scan, self._impostors(snapshot))
         cards = (
             gap(gpu, attribution, self._gaps, snapshot, self.scan)
             for gpu, attribution in zip(snapshot.gpus, attributions, strict=True)
         )
-        return ghosts, tuple(card for card in cards if card is not None)
+        return dead_pids, tuple(card for card in cards if card is not None)
 
     def _impostors(self, snapshot: Snapshot) -> dict[int, HostFacts]:
         """Listed pids whose bearer has no GPU open. Not clients of MPS, whose server has it for them."""
@@ -109,12 +109,12 @@ class LeakFinder:
         return {row.pid: row.host for row in rows if row.host is not None and row.key in no_gpu}
 
     def _scan_if_needed(
-        self, snapshot: Snapshot, ghosts: tuple[DeadPid, ...], gaps: tuple[UnattributedMemory, ...], scan_now: bool
+        self, snapshot: Snapshot, dead_pids: tuple[DeadPid, ...], gaps: tuple[UnattributedMemory, ...], scan_now: bool
     ) -> bool:
         """Scan for ghosts and gaps that are new, now and then for old ones, when a holder is gone, or when asked."""
         now = self._clock()
         what: frozenset[object] = frozenset(
-            (*((ghost.pid, ghost.memory) for ghost in ghosts), *(card.gpu_uuid for card in gaps))
+            (*((dead_pid.pid, dead_pid.memory) for dead_pid in dead_pids), *(card.gpu_uuid for card in gaps))
         )
         if not what and not scan_now:
             if self.scan is not None and now - self._scanned_at > SCAN_SECONDS[-1]:
@@ -124,11 +124,11 @@ class LeakFinder:
         wait = SCAN_SECONDS[min(self._scans, len(SCAN_SECONDS)) - 1] if self._scans else 0.0
         new = what - self._scanned_for
         gone = self.scan is not None and not all(
-            self._investigator.lives(hold.holder.key) for ghost in ghosts for hold in ghost.holds
+            self._investigator.lives(hold.holder.key) for dead_pid in dead_pids for hold in dead_pid.holds
         )
         if not (scan_now or new or gone or now - self._scanned_at >= wait):
             return False
-        puzzled = any(ghost.scanned and not ghost.holds for ghost in ghosts) or any(
+        puzzled = any(dead_pid.scanned and not dead_pid.holds for dead_pid in dead_pids) or any(
             self.scan is not None and not card.holders for card in gaps
         )
         with_maps = scan_now or (puzzled and now - self._maps_at >= MAPS_SECONDS)
@@ -146,17 +146,17 @@ class LeakFinder:
         snapshot: Snapshot,
         settings: Settings,
         processes: dict[ProcessKey, list[GpuProcess]],
-        ghosts: tuple[DeadPid, ...],
+        dead_pids: tuple[DeadPid, ...],
     ) -> tuple[tuple[LeakVerdict, ...], tuple[LeakVerdict, ...]]:
         now = snapshot.taken_at
         totals = {gpu.uuid: gpu.memory_total_bytes for gpu in snapshot.gpus}
         names = {gpu.uuid: f"GPU {gpu.index}" for gpu in snapshot.gpus}
         found: list[LeakVerdict] = []
-        for ghost in ghosts:
-            if (verdict := judge_dead_pid(ghost, settings, now, names, self.scan)) is not None:
+        for dead_pid in dead_pids:
+            if (verdict := judge_dead_pid(dead_pid, settings, now, names, self.scan)) is not None:
                 found.append(verdict)
         held = {holder.key: holder.devices for holder in (self.scan.holders if self.scan is not None else ())}
-        dead = {ghost.pid for ghost in ghosts}
+        dead = {dead_pid.pid for dead_pid in dead_pids}
         for key, rows in processes.items():
             if key.pid in dead:
                 continue
@@ -188,7 +188,7 @@ class LeakFinder:
             before = memory.get(place[0])
             memory[place[0]] = use.memory if before is None else before + (use.memory or 0)
         return Case(
-            circumstances=replace(known[1], facts=facts) if known[1].facts is not facts else known[1],
+            context=replace(known[1], facts=facts) if known[1].facts is not facts else known[1],
             memory=tuple(sorted(memory.items(), key=lambda entry: -(entry[1] or 0))),
             gpu_bytes=max((totals.get(uuid) or 0 for uuid in memory), default=None),
             first_seen=life.first_seen,

@@ -64,11 +64,11 @@ class ProcInvestigator:
 
     def owner(self, facts: HostFacts) -> Owner:
         if facts.key not in self._owners:
-            found = self.circumstances(facts)
+            found = self.context(facts)
             return Owner() if found is None else found.owner
         return self._owners[facts.key]
 
-    def circumstances(self, facts: HostFacts) -> ProcessContext | None:
+    def context(self, facts: HostFacts) -> ProcessContext | None:
         """Everything about one process, in a fraction of a millisecond to a few: it waits for nothing that a process
         stuck in the kernel (state D) could hold."""
         try:

@@ -57,7 +57,7 @@ class Attribution:
     total: int | None
     used: int | None
     living: int | None  # of listed processes that live, the largest figure per pid
-    ghosts: int | None  # of listed pids that do not exist
+    dead_pids: int | None  # of listed pids that do not exist
     unattributed: int | None
     shared: int | None  # what the processes' sum exceeds used by: counted at both ends (CUDA IPC)
     reserved: int | None
@@ -102,10 +102,10 @@ class LeakReport:
     taken_at: float
     verdicts: tuple[LeakVerdict, ...] = ()  # the worst first, then the largest; no NOTE among them
     notes: tuple[LeakVerdict, ...] = ()
-    ghosts: tuple[DeadPid, ...] = ()
+    dead_pids: tuple[DeadPid, ...] = ()
     gaps: tuple[UnattributedMemory, ...] = ()
     attributions: tuple[Attribution, ...] = ()  # in the GPUs' order
-    standouts: tuple[Straggler, ...] = ()
+    stragglers: tuple[Straggler, ...] = ()
     owners: Mapping[ProcessKey, Owner] = field(default_factory=dict)
     scan: HolderScan | None = None
     unsure: tuple[str, ...] = ()  # what could not be told and why, in words, with what to do
@@ -117,8 +117,8 @@ class LeakReport:
                 return verdict
         return next((verdict for verdict in self.verdicts if key in verdict.targets), None)
 
-    def ghost(self, pid: int) -> DeadPid | None:
-        return next((ghost for ghost in self.ghosts if ghost.pid == pid), None)
+    def dead_pid(self, pid: int) -> DeadPid | None:
+        return next((dead_pid for dead_pid in self.dead_pids if dead_pid.pid == pid), None)
 
     def gap(self, uuid: str) -> UnattributedMemory | None:
         return next((gap for gap in self.gaps if gap.gpu_uuid == uuid), None)
@@ -132,10 +132,10 @@ class LeakReport:
             self,
             verdicts=tuple(one for one in self.verdicts if any(uuid in uuids for uuid, _ in one.memory)),
             notes=tuple(one for one in self.notes if any(uuid in uuids for uuid, _ in one.memory)),
-            ghosts=tuple(one for one in self.ghosts if any(uuid in uuids for uuid, _ in one.memory)),
+            dead_pids=tuple(one for one in self.dead_pids if any(uuid in uuids for uuid, _ in one.memory)),
             gaps=tuple(card for card in self.gaps if card.gpu_uuid in uuids),
             attributions=tuple(one for one in self.attributions if one.gpu_uuid in uuids),
-            standouts=tuple(one for one in self.standouts if one.gpu_uuid in uuids),
+            stragglers=tuple(one for one in self.stragglers if one.gpu_uuid in uuids),
         )
 
     def those(self, *verdicts: Verdict) -> tuple[LeakVerdict, ...]:

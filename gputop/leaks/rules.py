@@ -37,7 +37,7 @@ _WORKER: Final = re.compile(
 class Case:
     """All that the rules ask about one living process. Times are epoch seconds, None: not known or not so."""
 
-    circumstances: ProcessContext
+    context: ProcessContext
     memory: tuple[tuple[str, int | None], ...]  # (GPU's UUID, bytes), the largest first
     gpu_bytes: int | None = None  # memory of the largest of these GPUs
     first_seen: float = 0.0
@@ -51,7 +51,7 @@ class Case:
 
     @property
     def facts(self) -> HostFacts:
-        return self.circumstances.facts
+        return self.context.facts
 
 
 # ----------------------------------------------------------------------- excuses
@@ -59,7 +59,7 @@ class Case:
 
 def is_worker(case: Case) -> bool:
     """Whether it works for another process, without which it is of no use."""
-    facts, owner = case.facts, case.circumstances.owner
+    facts, owner = case.facts, case.context.owner
     if _WORKER.search(facts.name or "") or _WORKER.search(facts.command or ""):
         return True
     return (
@@ -69,7 +69,7 @@ def is_worker(case: Case) -> bool:
 
 def manager_of(case: Case) -> str | None:
     """Who looks after it and will clean up: a living Slurm job, a container, a systemd service."""
-    owner = case.circumstances.owner
+    owner = case.context.owner
     if owner.slurm_job is not None:
         return f"Slurm job {owner.slurm_job}"
     if owner.container is not None:
@@ -82,17 +82,17 @@ def manager_of(case: Case) -> str | None:
 def deliberate(case: Case) -> str | None:
     """Why it is meant to live without its starter: nohup, a session of its own, a terminal multiplexer above it."""
     facts = case.facts
-    if case.circumstances.ignores_hangup:
+    if case.context.ignores_hangup:
         return "nohup"
     if facts.session_id == facts.key.pid:
         return "setsid"
-    if any(_MULTIPLEXER.match(relative.name) for relative in case.circumstances.ancestors):
+    if any(_MULTIPLEXER.match(relative.name) for relative in case.context.ancestors):
         return "a terminal multiplexer"
     return None
 
 
 def _adopted(case: Case) -> bool:
-    parent = case.circumstances.ancestors[0] if case.circumstances.ancestors else None
+    parent = case.context.ancestors[0] if case.context.ancestors else None
     return case.facts.parent_pid == 1 or (parent is not None and bool(_ADOPTERS.match(parent.name)))
 
 
@@ -107,8 +107,8 @@ def parent_died(case: Case) -> Finding | None:
         return None
     if facts.start_time is not None and change.at - facts.start_time < DAEMON_SECONDS:
         return None
-    kin = _family(change.old.command) is not None and _family(change.old.command) == _family(facts.command)
-    if not (change.old_was_on_gpu or kin):
+    related = _family(change.old.command) is not None and _family(change.old.command) == _family(facts.command)
+    if not (change.old_was_on_gpu or related):
         return None
     what = f" ({change.old.command or change.old.name})" if change.old.command or change.old.name else ""
     return Finding("R3", f"its parent {change.old.pid}{what} died {clock(change.at)}")
@@ -122,10 +122,10 @@ def _family(command: str | None) -> tuple[str, ...] | None:
 
 def orphan(case: Case) -> Finding | None:
     """R4: adopted, and the leader of its session is dead."""
-    facts, circumstances = case.facts, case.circumstances
-    if not _adopted(case) or circumstances.leader_exists is not False or facts.session_id == facts.key.pid:
+    facts, context = case.facts, case.context
+    if not _adopted(case) or context.leader_exists is not False or facts.session_id == facts.key.pid:
         return None
-    parent = circumstances.ancestors[0].name if circumstances.ancestors else "init"
+    parent = context.ancestors[0].name if context.ancestors else "init"
     words = (
         f"orphan: its parent is {facts.parent_pid} ({parent}) now, the leader {facts.session_id} of its session is dead"
     )
@@ -136,11 +136,11 @@ def orphan(case: Case) -> Finding | None:
     return Finding("R4", words)
 
 
-def terminal_gone(circumstances: ProcessContext) -> Finding | None:
+def terminal_gone(context: ProcessContext) -> Finding | None:
     """R5."""
-    if circumstances.lost_terminal is None or circumstances.has_terminal or circumstances.leader_exists is not False:
+    if context.lost_terminal is None or context.has_terminal or context.leader_exists is not False:
         return None
-    return Finding("R5", f"its terminal {circumstances.lost_terminal} is gone")
+    return Finding("R5", f"its terminal {context.lost_terminal} is gone")
 
 
 def stopped(case: Case, now: float) -> Finding | None:
@@ -156,7 +156,7 @@ def stopped(case: Case, now: float) -> Finding | None:
 def stuck(case: Case, now: float) -> Finding | None:
     """R7: a dead first thread whose siblings live on, or a minute in the kernel."""
     facts = case.facts
-    waits = f" in {case.circumstances.waits_in}" if case.circumstances.waits_in else ""
+    waits = f" in {case.context.waits_in}" if case.context.waits_in else ""
     if facts.state == "Z" and (facts.threads or 0) > 1:
         others = plural((facts.threads or 0) - 1, "thread")
         return Finding("R7", f"its first thread has exited, {others} of it live on and keep its memory")
@@ -168,9 +168,9 @@ def stuck(case: Case, now: float) -> Finding | None:
 
 def escaped_job(case: Case) -> Finding | None:
     """R8: started in a Slurm job that is over."""
-    circumstances = case.circumstances
-    job = circumstances.slurm_job_claimed
-    if job is None or circumstances.owner.slurm_job is not None or circumstances.slurm_job_lives is not False:
+    context = case.context
+    job = context.slurm_job_claimed
+    if job is None or context.owner.slurm_job is not None or context.slurm_job_lives is not False:
         return None
     return Finding("R8", f"started in Slurm job {job}, is in no job's cgroup, and no cgroup of that job is left here")
 
@@ -192,10 +192,10 @@ def idle(case: Case, settings: Settings, now: float) -> Finding | None:
     )
 
 
-def deleted(circumstances: ProcessContext) -> Finding | None:
+def deleted(context: ProcessContext) -> Finding | None:
     """R10."""
-    if circumstances.deleted_executable is not None:
-        return Finding("R10", f"its program {circumstances.deleted_executable} was deleted")
-    if circumstances.deleted_directory is not None:
-        return Finding("R10", f"its directory {circumstances.deleted_directory} was deleted")
+    if context.deleted_executable is not None:
+        return Finding("R10", f"its program {context.deleted_executable} was deleted")
+    if context.deleted_directory is not None:
+        return Finding("R10", f"its directory {context.deleted_directory} was deleted")
     return None

@@ -22,8 +22,8 @@ def render(report: LeakReport, snapshot: Snapshot, width: int | None = None, asc
         lines += _verdict(verdict, report, names, width)
     for card in report.gaps:
         lines += _gap(card, names, width)
-    for standout in report.standouts:
-        lines += _wrapped("note", f"{standout.job}, {names.get(standout.gpu_uuid, '')}: {standout.words}", width)
+    for straggler in report.stragglers:
+        lines += _wrapped("note", f"{straggler.job}, {names.get(straggler.gpu_uuid, '')}: {straggler.words}", width)
     for words in report.unsure:
         lines += _wrapped("unsure", words, width)
     lines.append(summary(report))
@@ -122,7 +122,7 @@ def as_dict(report: LeakReport, snapshot: Snapshot) -> dict[str, Any]:
                 "total_bytes": parts.total,
                 "used_bytes": parts.used,
                 "living_bytes": parts.living,
-                "dead_bytes": parts.ghosts,
+                "dead_bytes": parts.dead_pids,
                 "unattributed_bytes": parts.unattributed,
                 "shared_bytes": parts.shared,
                 "reserved_bytes": parts.reserved,
@@ -133,7 +133,7 @@ def as_dict(report: LeakReport, snapshot: Snapshot) -> dict[str, Any]:
         ],
         "standouts": [
             {"job": one.job, "pid": one.process.pid, "gpu_uuid": one.gpu_uuid, "words": one.words}
-            for one in report.standouts
+            for one in report.stragglers
         ],
         "scan": scan
         and {
@@ -149,7 +149,7 @@ def as_dict(report: LeakReport, snapshot: Snapshot) -> dict[str, Any]:
 
 def _verdict_json(verdict: LeakVerdict, report: LeakReport, indices: dict[str, int]) -> dict[str, Any]:
     owner = report.owners.get(verdict.process)
-    ghost = report.ghost(verdict.process.pid)
+    dead_pid = report.dead_pid(verdict.process.pid)
     return {
         "verdict": verdict.verdict.name,
         "rules": list(verdict.rules),
@@ -168,7 +168,7 @@ def _verdict_json(verdict: LeakVerdict, report: LeakReport, indices: dict[str, i
         "targets": [_key_json(key) for key in verdict.targets],
         "holders": [
             {**_holder_json(hold.holder), "how": hold.how, "certain": hold.certain}
-            for hold in (ghost.holds if ghost is not None else ())
+            for hold in (dead_pid.holds if dead_pid is not None else ())
         ],
     }
 

@@ -18,7 +18,7 @@ from gputop.leaks.words import amount, clock, descriptors, plural, span
 from gputop.model import Finding, HostFacts, LeakVerdict, ProcessKey, Verdict
 from gputop.settings import Settings
 
-GHOST_SECONDS: Final = 5.0  # tearing down tens of GiB takes some of them
+DEAD_PID_SECONDS: Final = 5.0  # tearing down tens of GiB takes some of them
 MOST_HOLDERS: Final = 8  # named in the evidence; all are among the targets
 
 _DOUBTS: Final[dict[str, str]] = {
@@ -37,7 +37,7 @@ _DOUBTS: Final[dict[str, str]] = {
 
 def judge(case: Case, settings: Settings, now: float) -> LeakVerdict | None:
     """The verdict on a living process; None where there is nothing to say. Never LEAK without R3 or R8."""
-    facts, circumstances = case.facts, case.circumstances
+    facts, context = case.facts, case.context
     if ignored(facts, settings):
         return None
     findings = {
@@ -47,10 +47,10 @@ def judge(case: Case, settings: Settings, now: float) -> LeakVerdict | None:
             rules.parent_died(case),
             rules.stuck(case, now),
             rules.orphan(case),
-            rules.terminal_gone(circumstances),
+            rules.terminal_gone(context),
             rules.stopped(case, now),
             rules.idle(case, settings, now),
-            rules.deleted(circumstances),
+            rules.deleted(context),
         )
         if finding is not None
     }
@@ -64,9 +64,7 @@ def judge(case: Case, settings: Settings, now: float) -> LeakVerdict | None:
         process=facts.key,
         memory=case.memory,
         findings=(first, *others),
-        doubts=tuple(
-            dict.fromkeys(_DOUBTS[f.rule].format(job=circumstances.slurm_job_claimed) for f in (first, *others))
-        ),
+        doubts=tuple(dict.fromkeys(_DOUBTS[f.rule].format(job=context.slurm_job_claimed) for f in (first, *others))),
         targets=(facts.key,),
         since=_since(case, first.rule),
         user=facts.user,
@@ -75,14 +73,14 @@ def judge(case: Case, settings: Settings, now: float) -> LeakVerdict | None:
 
 
 def nothing_to_ask(
-    facts: HostFacts, circumstances: ProcessContext, lost_parent: bool, idle_seconds: float, settings: Settings
+    facts: HostFacts, context: ProcessContext, lost_parent: bool, idle_seconds: float, settings: Settings
 ) -> bool:
     """Whether no rule can hold: the short answer for most of a thousand processes, without making a case of them."""
     return (
         facts.state not in ("T", "Z", "D")
         and not lost_parent
-        and circumstances.leader_exists is not False
-        and (circumstances.slurm_job_claimed is None or circumstances.owner.slurm_job is not None)
+        and context.leader_exists is not False
+        and (context.slurm_job_claimed is None or context.owner.slurm_job is not None)
         and idle_seconds < settings.leak_idle_minutes * 60
     )
 
@@ -118,32 +116,32 @@ def _combine(
 
 
 def judge_dead_pid(
-    ghost: DeadPid, settings: Settings, now: float, names: Mapping[str, str], scan: HolderScan | None = None
+    dead_pid: DeadPid, settings: Settings, now: float, names: Mapping[str, str], scan: HolderScan | None = None
 ) -> LeakVerdict | None:
     """The verdict on a pid that only the driver knows (R1) and those who keep its memory (R2). *names* of GPUs by
     UUID."""
-    if now - ghost.since < GHOST_SECONDS or (ghost.known is not None and ignored(ghost.known, settings)):
+    if now - dead_pid.since < DEAD_PID_SECONDS or (dead_pid.known is not None and ignored(dead_pid.known, settings)):
         return None
-    where = ", ".join(f"{amount(bytes_)} on {names.get(uuid, uuid)}" for uuid, bytes_ in ghost.memory)
-    name = f" ({ghost.known.name})" if ghost.known is not None and ghost.known.name else ""
+    where = ", ".join(f"{amount(bytes_)} on {names.get(uuid, uuid)}" for uuid, bytes_ in dead_pid.memory)
+    name = f" ({dead_pid.known.name})" if dead_pid.known is not None and dead_pid.known.name else ""
     gone = "no such process exists"
-    if ghost.reused_by is not None:
-        gone = f"who bears that pid now ({ghost.reused_by.name}) has no GPU open"
-    died = f"died {clock(ghost.since)}" if ghost.saw_death else f"was dead already at {clock(ghost.since)}"
-    words = f"the driver lists {ghost.pid}{name} with {where}, but {gone}; it {died}"
+    if dead_pid.reused_by is not None:
+        gone = f"who bears that pid now ({dead_pid.reused_by.name}) has no GPU open"
+    died = f"died {clock(dead_pid.since)}" if dead_pid.saw_death else f"was dead already at {clock(dead_pid.since)}"
+    words = f"the driver lists {dead_pid.pid}{name} with {where}, but {gone}; it {died}"
     findings = [Finding("R1", words)]
-    for hold in ghost.holds[:MOST_HOLDERS]:
+    for hold in dead_pid.holds[:MOST_HOLDERS]:
         grip = descriptors(hold.device.descriptors)
         proof = hold.how if hold.certain else f"likely, not proven: {hold.how}"
         findings.append(
-            Finding("R2", f"{hold.holder.key.pid} holds {hold.device.path} ({grip}) opened by {ghost.pid}; {proof}")
+            Finding("R2", f"{hold.holder.key.pid} holds {hold.device.path} ({grip}) opened by {dead_pid.pid}; {proof}")
         )
-    if len(ghost.holds) > MOST_HOLDERS:
-        findings.append(Finding("R2", f"{len(ghost.holds) - MOST_HOLDERS} more processes hold it likewise"))
+    if len(dead_pid.holds) > MOST_HOLDERS:
+        findings.append(Finding("R2", f"{len(dead_pid.holds) - MOST_HOLDERS} more processes hold it likewise"))
     doubts = [_DOUBTS["R1"]]
-    if not ghost.scanned:
+    if not dead_pid.scanned:
         doubts.append("who keeps its memory has not been looked for yet")
-    elif ghost.holds:
+    elif dead_pid.holds:
         doubts.append(_DOUBTS["R2"])
     elif scan is not None and not scan.complete:
         doubts.append(f"no holder was found: {scan.words()}")
@@ -154,14 +152,18 @@ def judge_dead_pid(
         )  # fmt: skip
     return LeakVerdict(
         verdict=Verdict.LEAK,
-        process=ProcessKey(ghost.pid, None),
-        memory=ghost.memory,
+        process=ProcessKey(dead_pid.pid, None),
+        memory=dead_pid.memory,
         findings=tuple(findings),
         doubts=tuple(doubts),
-        targets=ghost.targets,
-        since=ghost.since,
-        user=ghost.known.user if ghost.known is not None else _only(hold.holder.facts.user for hold in ghost.holds),
-        command=ghost.known.command if ghost.known is not None else _only(h.holder.facts.command for h in ghost.holds),
+        targets=dead_pid.targets,
+        since=dead_pid.since,
+        user=dead_pid.known.user
+        if dead_pid.known is not None
+        else _only(hold.holder.facts.user for hold in dead_pid.holds),
+        command=dead_pid.known.command
+        if dead_pid.known is not None
+        else _only(h.holder.facts.command for h in dead_pid.holds),
     )
 
 

@@ -47,7 +47,7 @@ def _gpu(gpu: Gpu, processes: Iterable[GpuProcess]) -> dict[str, Any]:
     plain = _fields(gpu, leave_out=_GPU_OWN)
     parts = attribute(gpu, processes)
     plain["memory_living_bytes"] = parts.living if gpu.memory_used_bytes is not None else None
-    plain["memory_dead_bytes"] = parts.ghosts if gpu.memory_used_bytes is not None else None
+    plain["memory_dead_bytes"] = parts.dead_pids if gpu.memory_used_bytes is not None else None
     plain["memory_shared_bytes"] = parts.shared
     reasons = gpu.event_reasons
     plain["fan_percent"] = gpu.fan_percent

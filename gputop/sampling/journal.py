@@ -16,7 +16,7 @@ from gputop.model import Gpu, GpuProcess, HostFacts, ProcessKey, Severity, Snaps
 from gputop.settings import Settings
 
 MOST_EVENTS: Final = 1000
-MOST_DEPARTED: Final = 256
+MOST_EXITED: Final = 256
 JUMP_BYTES: Final = units.GIB
 JUMP_PAUSE: Final = 5.0  # seconds: jumps closer together are one
 THROTTLE_PAUSE: Final = 60.0  # seconds a reason must have been away to be news again
@@ -88,7 +88,7 @@ class Journal:
 
     def __init__(self) -> None:
         self.events: deque[Event] = deque(maxlen=MOST_EVENTS)
-        self.departed: deque[ExitedProcess] = deque(maxlen=MOST_DEPARTED)
+        self.exited: deque[ExitedProcess] = deque(maxlen=MOST_EXITED)
         self.version = 0
         self._tracks: dict[int, _Track] | None = None  # by pid; None: nothing was seen yet
         self._before: tuple[GpuProcess, ...] = ()
@@ -111,9 +111,9 @@ class Journal:
         """Something that others did: a signal sent, a moment marked."""
         self._add(Event(at, kind, words, severity))
 
-    def departed_since(self, at: float) -> list[ExitedProcess]:
+    def exited_since(self, at: float) -> list[ExitedProcess]:
         """The newest first."""
-        return [one for one in reversed(self.departed) if one.exited_at >= at]
+        return [one for one in reversed(self.exited) if one.exited_at >= at]
 
     def _add(self, event: Event) -> None:
         self.events.append(event)
@@ -256,15 +256,15 @@ class Journal:
         else:
             peak = f"; peak {units.size(track.peak, unit)} on {_where(track.parts)}" if track.peak is not None else ""
             words = f"{_called(track)} exited{_lived(track, now)}{peak}"
-            words += self._circumstances(largest, unit)
+            words += self._context(largest, unit)
             self._process_event(track, now, Kind.EXIT, words, Severity.NORMAL)
             track.died_at = now
         part = GpuProcess(
             largest.pid, largest.gpu_uuid, largest.kind, largest.gpu_index, memory_bytes=track.peak, exists=False
         )
-        self.departed.append(ExitedProcess(part, track.facts, track.died_at, track.first_seen))
+        self.exited.append(ExitedProcess(part, track.facts, track.died_at, track.first_seen))
 
-    def _circumstances(self, part: GpuProcess, unit: str) -> str:
+    def _context(self, part: GpuProcess, unit: str) -> str:
         """How full its GPU was when it was seen last, and who held most of it: what an out-of-memory death needs."""
         gpu = self._gpus.get(part.gpu_uuid)
         if gpu is None or not gpu.memory_total_bytes or gpu.memory_used_bytes is None:

@@ -1,8 +1,9 @@
 """What became of processes that were sent a signal: exited? gone from the driver's list? memory back?
 
 Pure bookkeeping over holds and snapshots, without a screen. The screen calls, in this order and as often as it likes:
-:meth:`Terminations.take` and :meth:`Terminations.send` (they may block: not on the event loop), then :meth:`Terminations.watch` and
-:meth:`Terminations.look` until nothing is pending, at last :meth:`Terminations.close`.
+:meth:`Terminations.take` and :meth:`Terminations.send` (they may block: not on the event loop), then
+:meth:`Terminations.watch` and :meth:`Terminations.look` until nothing is pending, at last
+:meth:`Terminations.close`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from gputop.signals.names import signal_name
 from gputop.signals.outcome_text import TerminationsText
 from gputop.signals.protocol import Outcome, ProcessHandle, Result, Signals, Target
 from gputop.signals.reclaim import HeldMemory, MemoryReclaim, respawned
-from gputop.signals.state import ENDING_SIGNALS, ProcessTermination, TerminationState
+from gputop.signals.state import TERMINATION_SIGNALS, ProcessTermination, TerminationState
 
 GRACE: Final = 5.0  # seconds after which a survivor is worth a stronger signal
 VERIFY_WAIT: Final = 10.0  # seconds the driver gets to take tens of GiB down
@@ -38,13 +39,13 @@ class Terminations(TerminationsText):
         wall: Callable[[], float] = time.time,
         *,
         facts: Mapping[ProcessKey, HostFacts] | None = None,
-        inherited: Sequence[HeldMemory] = (),
+        held: Sequence[HeldMemory] = (),
         log: ActionLog | None = None,
     ) -> None:
-        """*facts* of targets that are on no GPU; *inherited*: memory of dead pids that the targets keep; *log*: every
+        """*facts* of targets that are on no GPU; *held*: memory of dead pids that the targets keep; *log*: every
         signal is written there."""
         self.all = [ProcessTermination(target, facts=(facts or {}).get(target.key)) for target in targets]
-        self.inherited = tuple(inherited)
+        self.held = tuple(held)
         self.log = log
         self.names: dict[str, str] = {}  # GPU's UUID -> "GPU 1"
         self._clock, self._wall = clock, wall
@@ -53,24 +54,24 @@ class Terminations(TerminationsText):
         self._told: set[ProcessKey] = set()  # of whom the log has the outcome
         self._first_wall = self._last_exit = 0.0
         if snapshot is not None:
-            for ending in self.all:
-                self._freeze(ending, snapshot)
+            for termination in self.all:
+                self._freeze(termination, snapshot)
             self.names = {gpu.uuid: f"GPU {gpu.index}" for gpu in snapshot.gpus}
             self._before = {gpu.uuid: _unexplained(gpu, snapshot) for gpu in snapshot.gpus}
-        held = {uuid for ending in self.all for uuid in ending.memory}
-        self.falls = MemoryReclaim(held | {uuid for one in self.inherited for uuid in one.memory})
+        uuids = {uuid for termination in self.all for uuid in termination.memory}
+        self.falls = MemoryReclaim(uuids | {uuid for one in self.held for uuid in one.memory})
 
     def adopt(self, targets: Sequence[Target], facts: Mapping[ProcessKey, HostFacts]) -> None:
         """More targets, which appeared meanwhile; :meth:`take` takes hold of them."""
         self.all += [ProcessTermination(target, facts=facts.get(target.key)) for target in targets]
 
     @staticmethod
-    def _freeze(ending: ProcessTermination, snapshot: Snapshot) -> None:
+    def _freeze(termination: ProcessTermination, snapshot: Snapshot) -> None:
         parts: dict[tuple[str, int | None], int | None] = {}
         for process in snapshot.processes:
-            if process.key != ending.target.key:
+            if process.key != termination.target.key:
                 continue
-            ending.facts = process.host or ending.facts
+            termination.facts = process.host or termination.facts
             # compute instances of one GPU instance share its memory
             part = (process.gpu_uuid, process.gpu_instance_id)
             known = parts.get(part)
@@ -79,64 +80,66 @@ class Terminations(TerminationsText):
             else:
                 parts[part] = process.memory_bytes
         for (uuid, _), bytes_ in parts.items():
-            so_far = ending.memory.get(uuid)
-            ending.memory[uuid] = bytes_ if so_far is None else so_far + (bytes_ or 0)
-        for uuid in ending.target.gpu_uuids:
-            ending.memory.setdefault(uuid, None)
+            so_far = termination.memory.get(uuid)
+            termination.memory[uuid] = bytes_ if so_far is None else so_far + (bytes_ or 0)
+        for uuid in termination.target.gpu_uuids:
+            termination.memory.setdefault(uuid, None)
 
     # ------------------------------------------------------------------- asking
 
     @property
     def pending(self) -> bool:
         """Whether something may still change by itself."""
-        return any(ending.stage in _PENDING for ending in self.all) or self.awaits_inheritance
+        return any(termination.stage in _PENDING for termination in self.all) or self.awaits_held_memory
 
     @property
-    def awaits_inheritance(self) -> bool:
+    def awaits_held_memory(self) -> bool:
         """Whether memory of a dead pid is due to come back: all its holders have ended."""
         if (
-            not self.inherited
+            not self.held
             or not self._last_exit
             or self.those(TerminationState.WAITING, TerminationState.READY, TerminationState.RUNNING)
         ):
             return False
         late = self._wall() - self._last_exit > VERIFY_WAIT
-        return not late and not all(one.released for one in self.inherited)
+        return not late and not all(one.released for one in self.held)
 
     @property
     def kept(self) -> list[int]:
         """Pids that ended, or were dead before, and whose memory is still used by others."""
-        if self.awaits_inheritance or not self._last_exit:
+        if self.awaits_held_memory or not self._last_exit:
             return []
-        dead = [one.pid for one in self.inherited if not one.released]
-        return dead + [ending.target.key.pid for ending in self.those(TerminationState.KEPT) if ending.listed]
+        dead = [one.pid for one in self.held if not one.released]
+        return dead + [
+            termination.target.key.pid for termination in self.those(TerminationState.KEPT) if termination.listed
+        ]
 
     @property
     def sent(self) -> bool:
         """Whether a signal reached somebody."""
-        return any(ending.number is not None for ending in self.all)
+        return any(termination.number is not None for termination in self.all)
 
     @property
     def survivors(self) -> list[ProcessTermination]:
         """Those that were asked to end and did not within the grace time, though not by SIGKILL."""
         now = self._clock()
         return [
-            ending
-            for ending in self.those(TerminationState.RUNNING)
-            if ending.number in ENDING_SIGNALS - {signal.SIGKILL} and now - ending.sent_at >= GRACE
+            termination
+            for termination in self.those(TerminationState.RUNNING)
+            if termination.number in TERMINATION_SIGNALS - {signal.SIGKILL} and now - termination.sent_at >= GRACE
         ]
 
-    def freed_by_gpu(self, endings: Sequence[ProcessTermination]) -> dict[str, int]:
+    def freed_by_gpu(self, terminations: Sequence[ProcessTermination]) -> dict[str, int]:
         """Bytes that *endings* hold, by GPU's UUID; unknown ones are left out."""
         total: dict[str, int] = {}
-        for ending in endings:
-            for uuid, bytes_ in ending.memory.items():
+        for termination in terminations:
+            for uuid, bytes_ in termination.memory.items():
                 if bytes_ is not None:
                     total[uuid] = total.get(uuid, 0) + bytes_
-        for one in self.inherited:
+        for one in self.held:
             for uuid, bytes_ in one.memory.items():
                 if bytes_ is not None and (
-                    one.released or not all(e.stage is TerminationState.RELEASED for e in endings)
+                    one.released or not all(e.stage is TerminationState.RELEASED for e in terminations)
                 ):
                     total[uuid] = total.get(uuid, 0) + bytes_
         return total
@@ -145,16 +148,16 @@ class Terminations(TerminationsText):
 
     def take(self, signals: Signals) -> None:
         """Take hold of all of them. May block."""
-        for ending in self.those(TerminationState.WAITING):
-            held = signals.hold(ending.target)
+        for termination in self.those(TerminationState.WAITING):
+            held = signals.hold(termination.target)
             if isinstance(held, Result):
-                ending.result = held
-                ending.stage = (
+                termination.result = held
+                termination.stage = (
                     TerminationState.GONE if held.outcome is Outcome.ALREADY_GONE else TerminationState.REFUSED
                 )
-                self._write("hold", ending, held)
+                self._write("hold", termination, held)
             else:
-                ending.hold, ending.stage = held, TerminationState.READY
+                termination.hold, termination.stage = held, TerminationState.READY
 
     def send(
         self, number: int, to: Sequence[ProcessTermination] | None = None, snapshot: Snapshot | None = None
@@ -166,88 +169,88 @@ class Terminations(TerminationsText):
             self.falls.begin(snapshot)
         if snapshot is not None and not self.those(TerminationState.EXITED):
             self._before = {gpu.uuid: _unexplained(gpu, snapshot) for gpu in snapshot.gpus}
-        for ending in chosen:
-            if ending.hold is not None:
-                self._send(ending, ending.hold, number)
+        for termination in chosen:
+            if termination.hold is not None:
+                self._send(termination, termination.hold, number)
 
-    def _send(self, ending: ProcessTermination, hold: ProcessHandle, number: int) -> None:
+    def _send(self, termination: ProcessTermination, hold: ProcessHandle, number: int) -> None:
         at, wall = self._clock(), self._wall()
         result = hold.send(number)
-        ending.result = result
+        termination.result = result
         self._first_wall = self._first_wall or wall
-        self._write(signal_name(number), ending, result)
+        self._write(signal_name(number), termination, result)
         if result.outcome is Outcome.SENT:
-            ending.number, ending.sent_at, ending.sent_wall = number, at, wall
-            ending.stage = TerminationState.RUNNING
-            stopped = ending.facts is not None and ending.facts.state == "T"
-            if stopped and number in ENDING_SIGNALS - {signal.SIGKILL}:
-                ending.continued = hold.send(signal.SIGCONT).outcome is Outcome.SENT
-        elif result.outcome is Outcome.ALREADY_GONE and ending.number is None:
-            ending.stage = TerminationState.GONE
+            termination.number, termination.sent_at, termination.sent_wall = number, at, wall
+            termination.stage = TerminationState.RUNNING
+            stopped = termination.facts is not None and termination.facts.state == "T"
+            if stopped and number in TERMINATION_SIGNALS - {signal.SIGKILL}:
+                termination.continued = hold.send(signal.SIGCONT).outcome is Outcome.SENT
+        elif result.outcome is Outcome.ALREADY_GONE and termination.number is None:
+            termination.stage = TerminationState.GONE
         elif result.outcome is not Outcome.ALREADY_GONE:
-            ending.stage = TerminationState.REFUSED
+            termination.stage = TerminationState.REFUSED
 
     def watch(self) -> None:
         """See who has exited. Does not block."""
-        for ending in self.those(TerminationState.READY, TerminationState.RUNNING):
-            if ending.hold is None or not ending.hold.exited():
-                stuck = ending.number == signal.SIGKILL and self._clock() - ending.sent_at >= STUCK_AFTER
-                ending.stuck_in = ending.hold.stuck_in() if stuck and ending.hold is not None else None
+        for termination in self.those(TerminationState.READY, TerminationState.RUNNING):
+            if termination.hold is None or not termination.hold.exited():
+                stuck = termination.number == signal.SIGKILL and self._clock() - termination.sent_at >= STUCK_AFTER
+                termination.stuck_in = termination.hold.stuck_in() if stuck and termination.hold is not None else None
                 continue
-            ending.exited_at, ending.exited_wall = self._clock(), self._wall()
-            self._last_exit = ending.exited_wall
-            ending.stage = TerminationState.EXITED if ending.number is not None else TerminationState.GONE
+            termination.exited_at, termination.exited_wall = self._clock(), self._wall()
+            self._last_exit = termination.exited_wall
+            termination.stage = TerminationState.EXITED if termination.number is not None else TerminationState.GONE
 
     def look(self, snapshot: Snapshot) -> None:
         """See in *snapshot* whose memory is back."""
-        for ending in self.those(TerminationState.EXITED, TerminationState.KEPT):
-            ending.listed = False
-            for uuid, held in ending.memory.items():
-                if uuid not in ending.back and self._is_back(ending, uuid, held, snapshot):
-                    ending.back.add(uuid)
-            if ending.back.issuperset(ending.memory):
-                reads = [gpu.read_at for gpu in snapshot.gpus if gpu.uuid in ending.memory]
-                ending.back_after = max(0.0, max(reads, default=snapshot.taken_at) - ending.sent_wall)
-                ending.stage = TerminationState.RELEASED
-            elif self._clock() - ending.exited_at >= VERIFY_WAIT:
-                ending.stage = TerminationState.KEPT
-            self._see_respawn(ending, snapshot)
+        for termination in self.those(TerminationState.EXITED, TerminationState.KEPT):
+            termination.listed = False
+            for uuid, held in termination.memory.items():
+                if uuid not in termination.back and self._is_back(termination, uuid, held, snapshot):
+                    termination.back.add(uuid)
+            if termination.back.issuperset(termination.memory):
+                reads = [gpu.read_at for gpu in snapshot.gpus if gpu.uuid in termination.memory]
+                termination.back_after = max(0.0, max(reads, default=snapshot.taken_at) - termination.sent_wall)
+                termination.stage = TerminationState.RELEASED
+            elif self._clock() - termination.exited_at >= VERIFY_WAIT:
+                termination.stage = TerminationState.KEPT
+            self._see_respawn(termination, snapshot)
         if self._first_wall:
             self.falls.look(snapshot, self._first_wall)
         if self._last_exit and not self.those(TerminationState.RUNNING):
-            for one in self.inherited:
+            for one in self.held:
                 one.look(snapshot, self._last_exit, self._first_wall)
-        for ending in self.those(TerminationState.RELEASED, TerminationState.KEPT):
-            if ending.target.key not in self._told and ending.stage is not TerminationState.KEPT:
-                self._told.add(ending.target.key)
-                self._write("released", ending, None)
+        for termination in self.those(TerminationState.RELEASED, TerminationState.KEPT):
+            if termination.target.key not in self._told and termination.stage is not TerminationState.KEPT:
+                self._told.add(termination.target.key)
+                self._write("released", termination, None)
 
-    def _see_respawn(self, ending: ProcessTermination, snapshot: Snapshot) -> None:
-        if ending.respawned is None and ending.facts is not None and self._at_first is not None:
+    def _see_respawn(self, termination: ProcessTermination, snapshot: Snapshot) -> None:
+        if termination.respawned is None and termination.facts is not None and self._at_first is not None:
             known = {process.key for process in self._at_first.processes}
-            ending.respawned = respawned(ending.facts, ending.sent_wall, known, snapshot.processes)
+            termination.respawned = respawned(termination.facts, termination.sent_wall, known, snapshot.processes)
 
-    def _write(self, action: str, ending: ProcessTermination, result: Result | None) -> None:
+    def _write(self, action: str, termination: ProcessTermination, result: Result | None) -> None:
         if self.log is None:
             return
-        target = ending.target
+        target = termination.target
         self.log.write(
             action,
             pid=target.key.pid,
             start_ticks=target.key.start_ticks,
             user=target.user,
             command=target.command,
-            gpu_memory_bytes=ending.memory_bytes,
+            gpu_memory_bytes=termination.memory_bytes,
             outcome=result.outcome.name.lower() if result is not None else None,
-            words=result.words if result is not None else f"memory back after {ending.back_after:.1f} s",
+            words=result.words if result is not None else f"memory back after {termination.back_after:.1f} s",
         )
 
-    def _is_back(self, ending: ProcessTermination, uuid: str, held: int | None, snapshot: Snapshot) -> bool:
+    def _is_back(self, termination: ProcessTermination, uuid: str, held: int | None, snapshot: Snapshot) -> bool:
         gpu = snapshot.gpu(uuid)
-        if gpu is None or gpu.error is not None or gpu.late or gpu.read_at < ending.exited_wall:
+        if gpu is None or gpu.error is not None or gpu.late or gpu.read_at < termination.exited_wall:
             return False
-        if any(process.gpu_uuid == uuid and _is_same(process, ending) for process in snapshot.processes):
-            ending.listed = True
+        if any(process.gpu_uuid == uuid and _is_same(process, termination) for process in snapshot.processes):
+            termination.listed = True
             return False
         before, after = self._before.get(uuid), _unexplained(gpu, snapshot)
         if held is None or before is None or after is None:
@@ -256,17 +259,17 @@ class Terminations(TerminationsText):
 
     def close(self) -> None:
         """Let go of all of them."""
-        for ending in self.all:
-            if ending.hold is not None:
-                ending.hold.close()
-                ending.hold = None
+        for termination in self.all:
+            if termination.hold is not None:
+                termination.hold.close()
+                termination.hold = None
 
 
-def _is_same(process: GpuProcess, ending: ProcessTermination) -> bool:
+def _is_same(process: GpuProcess, termination: ProcessTermination) -> bool:
     """Whether a listed pid may still be the one that exited. A dead pid has no start time any more."""
-    if process.pid != ending.target.key.pid:
+    if process.pid != termination.target.key.pid:
         return False
-    return process.host is None or process.key == ending.target.key
+    return process.host is None or process.key == termination.target.key
 
 
 def _unexplained(gpu: Gpu, snapshot: Snapshot) -> int | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from gputop import units
 from gputop.signals.names import signal_name
 from gputop.signals.reclaim import HeldMemory, MemoryReclaim
-from gputop.signals.state import ENDING_SIGNALS, ProcessTermination, TerminationState
+from gputop.signals.state import TERMINATION_SIGNALS, ProcessTermination, TerminationState
 
 
 class TerminationsText:
@@ -21,21 +21,21 @@ class TerminationsText:
     _last_exit: float = 0.0
 
     @property
-    def awaits_inheritance(self) -> bool:
+    def awaits_held_memory(self) -> bool:
         raise NotImplementedError
 
     def those(self, *stages: TerminationState) -> list[ProcessTermination]:
-        return [ending for ending in self.all if ending.stage in stages]
+        return [termination for termination in self.all if termination.stage in stages]
 
-    def freed_by_gpu(self, endings: Sequence[ProcessTermination]) -> dict[str, int]:
+    def freed_by_gpu(self, terminations: Sequence[ProcessTermination]) -> dict[str, int]:
         raise NotImplementedError
 
-    def inherited_words(self, one: HeldMemory, unit: str = "GiB") -> str:
+    def held_words(self, one: HeldMemory, unit: str = "GiB") -> str:
         """How far it is with the memory of a dead pid."""
         said = f"{units.size(one.memory_bytes, unit)} of dead {one.pid} on {self._where(one.memory)}"
         if one.released:
             return f"{said}: came back in {one.back_after:.1f} s"
-        if self.awaits_inheritance:
+        if self.awaits_held_memory:
             return f"{said}: waiting for it"
         return f"{said}: still held, others keep it" if self._last_exit else f"{said}: comes back when all of these end"
 
@@ -43,50 +43,52 @@ class TerminationsText:
         """By how much used memory fell, for each GPU where it did."""
         return self.falls.words(lambda uuid: self.names.get(uuid, uuid), unit)
 
-    def words(self, ending: ProcessTermination, unit: str = "GiB") -> str:
+    def words(self, termination: ProcessTermination, unit: str = "GiB") -> str:
         """How far it is with *ending*, for the user; empty while nothing is to be said."""
-        match ending.stage:
+        match termination.stage:
             case TerminationState.WAITING:
                 return "taking hold of it…"
             case TerminationState.READY:
-                return "" if getattr(ending.hold, "guarded", True) else "unguarded: this kernel has no pidfds"
+                return "" if getattr(termination.hold, "guarded", True) else "unguarded: this kernel has no pidfds"
             case TerminationState.REFUSED:
-                return ending.result.words if ending.result is not None else "nothing sent"
+                return termination.result.words if termination.result is not None else "nothing sent"
             case TerminationState.GONE:
-                return ending.result.words if ending.result is not None else "exited by itself, nothing sent"
+                return termination.result.words if termination.result is not None else "exited by itself, nothing sent"
             case TerminationState.RUNNING:
-                return self._running(ending)
-        said = f"exited {_after(ending.exited_at - ending.sent_at)} after {signal_name(ending.number or 0)}"
-        if ending.respawned is not None:
-            said += f"; started again as {ending.respawned.key.pid} by {ending.respawned.parent_pid}"
-        memory = units.size(ending.memory_bytes, unit)
-        where = self._where(ending.memory)
-        if ending.stage is TerminationState.EXITED:
-            return f"{said}; waiting for its {memory} on {where}" if ending.memory else said
-        if ending.stage is TerminationState.RELEASED:
-            if not ending.memory:
+                return self._running(termination)
+        said = (
+            f"exited {_after(termination.exited_at - termination.sent_at)} after {signal_name(termination.number or 0)}"
+        )
+        if termination.respawned is not None:
+            said += f"; started again as {termination.respawned.key.pid} by {termination.respawned.parent_pid}"
+        memory = units.size(termination.memory_bytes, unit)
+        where = self._where(termination.memory)
+        if termination.stage is TerminationState.EXITED:
+            return f"{said}; waiting for its {memory} on {where}" if termination.memory else said
+        if termination.stage is TerminationState.RELEASED:
+            if not termination.memory:
                 return said
-            if ending.memory_bytes is None:
+            if termination.memory_bytes is None:
                 return f"{said}; no longer on {where}"
-            return f"{said}; released {memory} on {where} in {_after(ending.back_after)}"
-        left = [uuid for uuid in ending.memory if uuid not in ending.back]
-        if ending.listed:
+            return f"{said}; released {memory} on {where} in {_after(termination.back_after)}"
+        left = [uuid for uuid in termination.memory if uuid not in termination.back]
+        if termination.listed:
             return f"{said}, but {self._where(left)} still lists it: other processes hold its memory"
         return f"{said}, but its memory on {self._where(left)} was not seen to come back"
 
-    def _running(self, ending: ProcessTermination) -> str:
-        name = signal_name(ending.number or 0)
-        waited = int(self._clock() - ending.sent_at)
-        if ending.stuck_in is not None:
+    def _running(self, termination: ProcessTermination) -> str:
+        name = signal_name(termination.number or 0)
+        waited = int(self._clock() - termination.sent_at)
+        if termination.stuck_in is not None:
             return (
-                f"SIGKILL sent; stuck in the kernel (D) for {waited} s in {ending.stuck_in}: SIGKILL cannot help, "
+                f"SIGKILL sent; stuck in the kernel (D) for {waited} s in {termination.stuck_in}: SIGKILL cannot help, "
                 "only the driver can let go; reset the GPU or reboot"
             )
-        if ending.continued:
+        if termination.continued:
             said = f"{name} and SIGCONT sent (it was stopped)"
         else:
-            said = ending.result.words if ending.result is not None else f"{name} sent"
-        if ending.number not in ENDING_SIGNALS:
+            said = termination.result.words if termination.result is not None else f"{name} sent"
+        if termination.number not in TERMINATION_SIGNALS:
             return said
         return f"{said}; still running after {waited} s" if waited else f"{said}; still running"
 

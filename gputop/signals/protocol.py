@@ -32,7 +32,7 @@ class Target:
     command: str | None = None
     memory_bytes: int | None = None  # GPU memory it holds, over all GPUs
     gpu_uuids: tuple[str, ...] = ()
-    kin: bool = False  # taken in because of its kinship, so it need not hold a GPU itself
+    related: bool = False  # taken in because of its kinship, so it need not hold a GPU itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,6 @@ class Signals(Protocol):
         """Take hold of the process, or say why not (gone, reused, refused, not the owner)."""
         ...
 
-    def kin(self, of: Collection[ProcessKey]) -> RelatedProcesses:
+    def related(self, of: Collection[ProcessKey]) -> RelatedProcesses:
         """The living relatives of the processes *of*, as they are now. May block."""
         ...

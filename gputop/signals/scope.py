@@ -27,13 +27,13 @@ class RelatedProcesses(NamedTuple):
     group: tuple[HostFacts, ...] = ()
     session: tuple[HostFacts, ...] = ()
 
-    def of(self, extent: SignalScope) -> tuple[HostFacts, ...]:
+    def of(self, scope: SignalScope) -> tuple[HostFacts, ...]:
         """Those that *extent* takes in beside the processes themselves."""
         return {
             SignalScope.DESCENDANTS: self.descendants,
             SignalScope.GROUP: self.group,
             SignalScope.SESSION: self.session,
-        }.get(extent, ())
+        }.get(scope, ())
 
 
 def related_among(everyone: Sequence[HostFacts], of: Collection[ProcessKey]) -> RelatedProcesses:

@@ -57,13 +57,13 @@ class ProcSignals:
         if thread:
             return Result(target, Outcome.PID_REUSED, f"pid {pid} is now a thread of another process: nothing sent")
         hold = ProcHold(target, self._proc, pidfd)
-        result = hold.check() or (None if target.kin else self._disown(hold))
+        result = hold.check() or (None if target.related else self._disown(hold))
         if result is None:
             return hold
         hold.close()
         return result
 
-    def kin(self, of: Collection[ProcessKey]) -> RelatedProcesses:
+    def related(self, of: Collection[ProcessKey]) -> RelatedProcesses:
         """See :meth:`gputop.signals.protocol.Signals.kin`. Reads the stat of every process: some 20 us each."""
         everyone = []
         for name in os.listdir(self._proc):
@@ -224,7 +224,7 @@ class ProcHold:
         return self._permission()
 
     def send(self, signal: int) -> Result:
-        """See :meth:`gputop.signals.protocol.ProcessHandle.send`. The words say where the signal will not act, or not yet."""
+        """See ``ProcessHandle.send``. The words say where the signal will not act, or not yet."""
         stat = self.stat()
         if _is_zombie(stat) or (stat is None and not self.guarded):
             return self.check() or self._result(Outcome.ALREADY_GONE, "already gone")

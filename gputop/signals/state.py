@@ -11,7 +11,7 @@ from gputop.model import HostFacts
 from gputop.signals.protocol import ProcessHandle, Result, Target
 
 #: After these a process is expected to end, so one that was stopped is continued (else they stay pending).
-ENDING_SIGNALS: Final = frozenset(
+TERMINATION_SIGNALS: Final = frozenset(
     (signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGABRT)
 )
 

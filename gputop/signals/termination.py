@@ -33,13 +33,13 @@ class GracefulTermination:
 
     def __init__(
         self,
-        endings: Terminations,
+        terminations: Terminations,
         signals: Signals,
-        extent: SignalScope = SignalScope.PROCESS,
+        scope: SignalScope = SignalScope.PROCESS,
         grace: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.endings, self.extent, self.grace = endings, extent, grace
+        self.terminations, self.scope, self.grace = terminations, scope, grace
         self.step = TerminationStep.LEADER
         self.joined = 0  # members that appeared after the first signal
         self._signals, self._clock = signals, clock
@@ -53,7 +53,7 @@ class GracefulTermination:
             case TerminationStep.LEADER:
                 return True
             case TerminationStep.OTHERS:
-                leader = self.endings.all[0].stage is TerminationState.RUNNING
+                leader = self.terminations.all[0].stage is TerminationState.RUNNING
                 return not leader or now - self._began >= LEADER_ALONE
             case TerminationStep.KILL:
                 return now - self._asked >= self.grace or not self._left()
@@ -72,52 +72,56 @@ class GracefulTermination:
 
     def act(self, snapshot: Snapshot | None) -> None:
         """Do what is due."""
-        endings = self.endings
+        terminations = self.terminations
         match self.step:
             case TerminationStep.LEADER:
                 self._began = self._asked = self._clock()
-                ready = endings.those(TerminationState.READY)
-                alone = self.extent in (SignalScope.DESCENDANTS, SignalScope.GROUP, SignalScope.SESSION)
-                endings.send(signal.SIGTERM, ready[:1] if alone else ready, snapshot)
+                ready = terminations.those(TerminationState.READY)
+                alone = self.scope in (SignalScope.DESCENDANTS, SignalScope.GROUP, SignalScope.SESSION)
+                terminations.send(signal.SIGTERM, ready[:1] if alone else ready, snapshot)
                 self.step = TerminationStep.OTHERS if len(ready) > 1 and alone else TerminationStep.KILL
             case TerminationStep.OTHERS:
                 self._join()
-                endings.watch()
-                endings.send(signal.SIGTERM, endings.those(TerminationState.READY), snapshot)
+                terminations.watch()
+                terminations.send(signal.SIGTERM, terminations.those(TerminationState.READY), snapshot)
                 self._asked = self._clock()
                 self.step = TerminationStep.KILL
             case TerminationStep.KILL:
-                endings.watch()
+                terminations.watch()
                 self._join()
-                endings.send(signal.SIGKILL, endings.those(TerminationState.RUNNING, TerminationState.READY), snapshot)
+                terminations.send(
+                    signal.SIGKILL, terminations.those(TerminationState.RUNNING, TerminationState.READY), snapshot
+                )
                 self._join()  # who was forked between the look and the signal
-                endings.send(signal.SIGKILL, endings.those(TerminationState.READY), snapshot)
+                terminations.send(signal.SIGKILL, terminations.those(TerminationState.READY), snapshot)
                 self.step = TerminationStep.DONE
 
     def _left(self) -> list[ProcessTermination]:
-        return self.endings.those(TerminationState.RUNNING, TerminationState.READY)
+        return self.terminations.those(TerminationState.RUNNING, TerminationState.READY)
 
     def _join(self) -> None:
         """Take hold of members that appeared since, as far as a living member leads to them."""
-        if self.extent not in (SignalScope.DESCENDANTS, SignalScope.GROUP, SignalScope.SESSION):
+        if self.scope not in (SignalScope.DESCENDANTS, SignalScope.GROUP, SignalScope.SESSION):
             return
-        known = {ending.target.key for ending in self.endings.all}
-        living = {ending.target.key for ending in self._left()}
+        known = {termination.target.key for termination in self.terminations.all}
+        living = {termination.target.key for termination in self._left()}
         if not living:
             return
-        new = [facts for facts in self._signals.kin(living).of(self.extent) if facts.key not in known]
+        new = [facts for facts in self._signals.related(living).of(self.scope) if facts.key not in known]
         if new:
             self.joined += len(new)
-            self.endings.adopt(targets_of(new), {facts.key: facts for facts in new})
-            self.endings.take(self._signals)
+            self.terminations.adopt(targets_of(new), {facts.key: facts for facts in new})
+            self.terminations.take(self._signals)
 
 
 def targets_of(relatives: Sequence[HostFacts]) -> list[Target]:
     """Targets for processes that need not be on a GPU."""
-    return [Target(facts.key, facts.user, facts.command or facts.name, kin=True) for facts in relatives]
+    return [Target(facts.key, facts.user, facts.command or facts.name, related=True) for facts in relatives]
 
 
-def scope(chosen: Sequence[Target], relatives: Sequence[HostFacts]) -> tuple[list[Target], dict[ProcessKey, HostFacts]]:
+def with_related(
+    chosen: Sequence[Target], relatives: Sequence[HostFacts]
+) -> tuple[list[Target], dict[ProcessKey, HostFacts]]:
     """*chosen* and then their *relatives*, each once; and the relatives' facts."""
     known = {target.key for target in chosen}
     more = [facts for facts in relatives if facts.key not in known]

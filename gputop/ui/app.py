@@ -63,7 +63,7 @@ def run(
     """
     insight = Insight(poller, bus, settings, investigator, keeps_log=not simulated)
     app = GputopApp(poller, bus, history, settings, settings_path, problems, signals, player, insight)
-    app.ending_signals = exit_signals.EndingSignals()
+    app.termination_signals = exit_signals.EndingSignals()
     exit_signals.end_with_terminal()
     stdout = sys.__stdout__
     sys.__stdout__ = sys.__stderr__  # type: ignore[misc]  # Textual draws there, but asks the other one for the size
@@ -84,7 +84,7 @@ class GputopApp(ReportingApp[None]):
         Binding("ctrl+l", "repaint", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", show=False, priority=True),
     ]
-    ending_signals: exit_signals.EndingSignals | None = None
+    termination_signals: exit_signals.EndingSignals | None = None
 
     def __init__(
         self,
@@ -181,8 +181,8 @@ class GputopApp(ReportingApp[None]):
 
     def on_mount(self) -> None:
         loop = asyncio.get_running_loop()
-        if self.ending_signals is not None:
-            self.ending_signals.hand_over(self._end)
+        if self.termination_signals is not None:
+            self.termination_signals.hand_over(self._end)
         self.bus.subscribe(SnapshotTaken, self._on_snapshot_taken)
         self.bus.subscribe(LeaksReported, self._on_leaks_reported)
         self.bus.subscribe(GpuLost, self._on_gpu_lost, every=True)

@@ -159,7 +159,7 @@ class Dashboard(FindingsScreen):
             now = None if past is None or latest is None else latest.taken_at
             self.chart.show_snapshot(snapshot, history, view, now, self.jumps())
         if self.table.display:
-            self.show_departed(snapshot.taken_at)
+            self.show_exited(snapshot.taken_at)
             self.table.show_snapshot(snapshot, view)
         self._want()
 

@@ -37,7 +37,7 @@ class Insight:
         keeps_log: bool = False,
     ) -> None:
         self.report = LeakReport(0.0)
-        self.knowledge = Annotations()
+        self.annotations = Annotations()
         self.journal = Journal()
         self._keeps_log = keeps_log
         self._sampler, self._bus, self._settings = sampler, bus, settings
@@ -68,7 +68,7 @@ class Insight:
         self._watch.start()
 
     def take(self, report: LeakReport) -> None:
-        self.report, self.knowledge = report, Annotations(report)
+        self.report, self.annotations = report, Annotations(report)
 
     def use(self, settings: Settings) -> None:
         """From now on by these."""

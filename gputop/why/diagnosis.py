@@ -205,8 +205,8 @@ def _advice(
             yield f"$ {command or f'kill {pids}'}"
             said = True
         elif verdict.verdict is Verdict.LEAK and not verdict.targets:
-            ghost = report.ghost(verdict.process.pid)
-            if ghost is not None and not ghost.scanned:
+            dead_pid = report.dead_pid(verdict.process.pid)
+            if dead_pid is not None and not dead_pid.scanned:
                 yield f"Find out who keeps the memory of pid {verdict.process.pid} (as root, to see all processes):"
                 yield "$ gputop leaks"
             else:

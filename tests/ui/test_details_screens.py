@@ -146,7 +146,7 @@ async def test_kill_from_the_details_names_this_process() -> None:
         await pilot.press("k")
         await pilot.pause()
         assert isinstance(app.screen, KillScreen)
-        assert [one.target.key for one in app.screen.endings.all] == [row.key]
+        assert [one.target.key for one in app.screen.terminations.all] == [row.key]
 
 
 async def test_read_only_has_no_way_to_kill() -> None:

@@ -28,7 +28,7 @@ from gputop.ui.chart.picture import ChartStyle
 from gputop.ui.events_screen import EventsScreen
 from gputop.ui.insight import Insight
 from gputop.ui.kill.screen import KillScreen
-from gputop.ui.leaks.findings import departed_row
+from gputop.ui.leaks.findings import exited_row
 from gputop.ui.processes.annotations import Annotations, verdict_words
 from gputop.ui.processes.listing.filter import ProcessFilter
 from gputop.ui.processes.listing.order import Order
@@ -48,13 +48,13 @@ OWNERS |= {OTHER.key: Owner(where="docker 3fa9c81d02ab", container=Container("do
 REPORT = LeakReport(
     TAKEN_AT,
     owners=OWNERS,
-    standouts=(Straggler("slurm 88123", RANKS[2].key, gpu(0).uuid, "rank 2 holds 2.1 GiB more than its peers"),),
+    stragglers=(Straggler("slurm 88123", RANKS[2].key, gpu(0).uuid, "rank 2 holds 2.1 GiB more than its peers"),),
 )
 
 
 def rows_of(order: Order, *processes: GpuProcess, rows: ProcessRows | None = None) -> list[ProcessRow]:
     rows = rows or ProcessRows()
-    rows.knowledge = Annotations(REPORT)
+    rows.annotations = Annotations(REPORT)
     return list(rows.arrange(snapshot(*processes), ProcessFilter(), order).rows)
 
 
@@ -93,7 +93,7 @@ def test_folded_group_is_one_line_with_its_subtotal() -> None:
 def test_group_line_is_the_same_object_while_nothing_in_it_changes() -> None:
     rows = ProcessRows()
     first = rows_of(Order(group="user"), *RANKS, rows=rows)
-    rows.knowledge = Annotations(REPORT)
+    rows.annotations = Annotations(REPORT)
     again = rows.arrange(snapshot(*RANKS, at=5), ProcessFilter(), Order(group="user")).rows
     assert first[0] is again[0] and first[1] is again[1]
 
@@ -126,7 +126,7 @@ def test_change_since_a_mark_by_process_and_by_gpu() -> None:
 
 def test_exited_process_is_a_line_with_time_of_death_life_span_and_peak() -> None:
     gone = replace(process(7, gib=81.2), host=None, exists=False)
-    row = departed_row(ExitedProcess(gone, facts(7, start_time=TAKEN_AT), TAKEN_AT + 11520, TAKEN_AT), "GiB")
+    row = exited_row(ExitedProcess(gone, facts(7, start_time=TAKEN_AT), TAKEN_AT + 11520, TAKEN_AT), "GiB")
     at = time.strftime("%H:%M:%S", time.localtime(TAKEN_AT + 11520))
     assert row.about.exited == f"{at} after 3h12, peak 81.2G"
     assert row.gone and not row.dead
@@ -177,7 +177,7 @@ def text_of(app: GputopApp) -> str:
     return "\n".join(found)
 
 
-async def test_ghost_is_named_with_its_holders_and_f9_ends_them(tmp_path: Path) -> None:
+async def test_dead_pid_is_named_with_its_holders_and_f9_ends_them(tmp_path: Path) -> None:
     async with dashboard(tmp_path, "leak") as (app, pilot):
         await until(lambda: "← 61186 +3" in text_of(app), "the holders")
         await until(lambda: "LEAK" in text_of(app), "the verdict")
@@ -185,13 +185,13 @@ async def test_ghost_is_named_with_its_holders_and_f9_ends_them(tmp_path: Path) 
         await pilot.press("home", "f9")
         await until(lambda: isinstance(app.screen, KillScreen), "the dialog")
         kill: Any = app.screen
-        assert kill.extent is SignalScope.HOLDERS
-        assert [ending.target.key.pid for ending in kill.endings.all] == [61186, 61187, 61188, 61189]
+        assert kill.scope is SignalScope.HOLDERS
+        assert [termination.target.key.pid for termination in kill.terminations.all] == [61186, 61187, 61188, 61189]
         await until(lambda: not kill._busy, "the holds")
         await pilot.press("e", "enter")
         await until(lambda: "70.0G of dead 61020 on GPU 0: came back in" in flat(text_of(app)), "the memory", 40)
         assert "GPU 0: used fell by 70.0G in" in flat(text_of(app))
-        assert {ending.number for ending in kill.endings.all} == {signal.SIGTERM}
+        assert {termination.number for termination in kill.terminations.all} == {signal.SIGTERM}
         await pilot.press("enter")
         await until(lambda: "61020" not in text_of(app).split("61020 on GPU")[0], "the row to go")
 
@@ -205,13 +205,13 @@ async def test_what_exited_before_the_screen_showed_it_gone_is_a_grey_line_as_so
         snapshot = screen.snapshot
         gone = next(process for process in snapshot.processes if process.host is not None)
         now = snapshot.taken_at
-        app.insight.journal.departed.append(ExitedProcess(gone, gone.host, now, now - 60))
-        screen.show_departed(now)
-        assert not screen.table._rows.departed, "it is still listed"
+        app.insight.journal.exited.append(ExitedProcess(gone, gone.host, now, now - 60))
+        screen.show_exited(now)
+        assert not screen.table._rows.exited, "it is still listed"
         others = tuple(process for process in snapshot.processes if process.pid != gone.pid)
         screen.snapshot = replace(snapshot, processes=others)
-        screen.show_departed(now)
-        assert [row.process.pid for row in screen.table._rows.departed] == [gone.pid]
+        screen.show_exited(now)
+        assert [row.process.pid for row in screen.table._rows.exited] == [gone.pid]
 
 
 async def test_keys_group_mark_and_the_leaks_view(tmp_path: Path) -> None:
@@ -244,12 +244,12 @@ async def test_who_is_it_and_scopes_from_the_details(tmp_path: Path) -> None:
         await pilot.press("f9")
         await until(lambda: isinstance(app.screen, KillScreen) and not app.screen._busy, "the dialog")
         kill: Any = app.screen
-        extents = kill.extents()
-        assert extents[0] is SignalScope.PROCESS and len(extents) > 1, "a rank has workers, a group, a session"
-        alone = len(kill.endings.all)
+        scopes = kill.scopes()
+        assert scopes[0] is SignalScope.PROCESS and len(scopes) > 1, "a rank has workers, a group, a session"
+        alone = len(kill.terminations.all)
         await pilot.press("right")
-        await until(lambda: len(kill.endings.all) > alone and not kill._busy, "more targets")
-        assert kill.extent is extents[1] and f"({len(kill.endings.all)})" in text_of(app)
+        await until(lambda: len(kill.terminations.all) > alone and not kill._busy, "more targets")
+        assert kill.scope is scopes[1] and f"({len(kill.terminations.all)})" in text_of(app)
         await pilot.press("escape")
 
 

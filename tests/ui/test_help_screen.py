@@ -34,7 +34,7 @@ async def test_every_key_column_and_bar_part_is_explained(size: tuple[int, int])
         assert key.shown in text
     for column in COLUMNS.values():
         assert column.heading in text
-    for glyph in (VIEW.glyphs.ghost, VIEW.glyphs.unattributed, VIEW.glyphs.reserved, VIEW.glyphs.peak):
+    for glyph in (VIEW.glyphs.dead_pid, VIEW.glyphs.unattributed, VIEW.glyphs.reserved, VIEW.glyphs.peak):
         assert f" {glyph} " in text
     for words in ("nvidia-smi", "100 is one core", "mem>10G", "power cap", "at least one"):
         assert words in flat(text)

@@ -55,7 +55,7 @@ class Machine:
             return Result(target, *self.refusals[target.key.pid])
         return _Hold(self, target)
 
-    def kin(self, of: Collection[ProcessKey]) -> RelatedProcesses:
+    def related(self, of: Collection[ProcessKey]) -> RelatedProcesses:
         return RelatedProcesses()
 
     def screen(self, view: View = VIEW, hidden: tuple[Target, ...] = ()) -> KillScreen:

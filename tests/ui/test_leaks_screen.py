@@ -26,7 +26,7 @@ from tests.unit.ui.process_data import GIB, TAKEN_AT, facts, gpu, process, snaps
 
 GPU0, GPU1 = gpu(0).uuid, gpu(1).uuid
 HOLDERS = [facts(pid, command="python ddp.py", user="cv", group_id=50211) for pid in (50377, 50378)]
-GHOST = DeadPid(
+DEAD_PID = DeadPid(
     50211, ((GPU1, 38 * GIB),), TAKEN_AT, facts(50211, command="python ddp.py", user="cv"), True, scanned=True,
     holds=tuple(
         HolderEvidence(Holder(one, (HeldDevice("/dev/nvidia1", 1, (41,)),)), HeldDevice("/dev/nvidia1", 1, (41,)),
@@ -35,9 +35,9 @@ GHOST = DeadPid(
     ),
 )  # fmt: skip
 LEAK = LeakVerdict(
-    Verdict.LEAK, ProcessKey(50211, None), GHOST.memory,
+    Verdict.LEAK, ProcessKey(50211, None), DEAD_PID.memory,
     (Finding("R1", "the driver lists 50211 with 38.0 GiB, but no such process exists; it died 02:58:10"),),
-    ("a large context takes seconds to be torn down",), GHOST.targets, TAKEN_AT, "cv", "python ddp.py",
+    ("a large context takes seconds to be torn down",), DEAD_PID.targets, TAKEN_AT, "cv", "python ddp.py",
 )  # fmt: skip
 IDLE = LeakVerdict(
     Verdict.IDLE, process(50400).key, ((GPU0, 80 * GIB),), (Finding("R9", "idle for 2 h 13 min; SM 0 %"),),
@@ -49,7 +49,7 @@ GAP = UnattributedMemory(GPU0, 3 * GIB, TAKEN_AT, (
 ))  # fmt: skip
 SCAN = HolderScan(TAKEN_AT, 0.04, (), 412, (("root", 37),))
 REPORT = LeakReport(
-    TAKEN_AT, (LEAK, IDLE), ghosts=(GHOST,), gaps=(GAP,), scan=SCAN,
+    TAKEN_AT, (LEAK, IDLE), dead_pids=(DEAD_PID,), gaps=(GAP,), scan=SCAN,
     owners={IDLE.process: Owner(where="unit serve.service", stop_with="systemctl stop serve.service")},
 )  # fmt: skip
 SNAPSHOT = snapshot(process(50400, 0, 80), replace(process(50211, 1, 38), host=None, exists=False))
@@ -65,7 +65,7 @@ class Signals:
         self.held.append(target.key.pid)
         return Result(target, Outcome.REFUSED, "not in a test")
 
-    def kin(self, of: Any) -> Any:
+    def related(self, of: Any) -> Any:
         from gputop.signals.scope import RelatedProcesses
 
         return RelatedProcesses()
@@ -112,8 +112,8 @@ async def test_f9_on_a_dead_pid_is_about_those_who_keep_its_memory() -> None:
         await pilot.press("f9")
         await pilot.pause()
         kill = app.screen
-        assert isinstance(kill, KillScreen) and kill.extent is SignalScope.HOLDERS
-        assert [ending.target.key.pid for ending in kill.endings.all] == [50377, 50378]
+        assert isinstance(kill, KillScreen) and kill.scope is SignalScope.HOLDERS
+        assert [termination.target.key.pid for termination in kill.terminations.all] == [50377, 50378]
         text = app.text()
         assert "38.0G of dead 50211 on GPU 1: comes back when all of these end" in text
 
@@ -127,7 +127,9 @@ async def test_one_key_tags_all_leaks_of_mine_and_f9_takes_them(monkeypatch: pyt
         await pilot.press("a", "down", "f9")
         await pilot.pause()
         assert isinstance(app.screen, KillScreen)
-        assert {ending.target.key.pid for ending in app.screen.endings.all} == {50377, 50378}, "not the other user's"
+        assert {termination.target.key.pid for termination in app.screen.terminations.all} == {50377, 50378}, (
+            "not the other user's"
+        )
 
 
 async def test_nothing_of_mine_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,9 +167,9 @@ async def test_no_leak_is_said_and_what_is_not_sure_too() -> None:
 
 
 async def test_a_dead_pid_that_is_not_judged_yet_is_not_kept_quiet_about() -> None:
-    async with showing(screen(LeakReport(TAKEN_AT, ghosts=(GHOST,))), (60, 24)) as (app, _):
+    async with showing(screen(LeakReport(TAKEN_AT, dead_pids=(DEAD_PID,))), (60, 24)) as (app, _):
         text = flat(app.text())
-        assert "No leak is seen" in text and f"{GHOST.pid} is dead and still listed" in text
+        assert "No leak is seen" in text and f"{DEAD_PID.pid} is dead and still listed" in text
 
 
 @pytest.mark.parametrize("size", [(80, 24), (60, 12), (200, 60)])

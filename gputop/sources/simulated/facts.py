@@ -80,7 +80,7 @@ class Facts:
         return "NODE" if self._gpu.index // half == other.index // half else "SYS"
 
     def _read(self) -> GpuFacts:
-        gpu, board, ill = self._gpu, self._gpu.board, self._gpu.ailment
+        gpu, board, ill = self._gpu, self._gpu.board, self._gpu.fault
         second, load, degrees = gpu.slow
         busy = load.busy >= 0.01 or load.encoder >= 0.01
         bar1 = 128 * 1024 * MIB if board.server else 256 * MIB

@@ -81,7 +81,7 @@ class SimulatedGpu:
     bus: str
     seed: int
     population: Population
-    ailment: SimulatedFault = SimulatedFault()
+    fault: SimulatedFault = SimulatedFault()
     instances: tuple[SimulatedInstance, ...] = ()
     hidden_bytes: int = 0  # taken by processes that the driver does not list here
     display: bool = False
@@ -138,10 +138,10 @@ class SimulatedGpu:
 
     def _target(self, watts: float, t: float) -> float:
         """The temperature it would reach if it went on like this."""
-        ailment, board = self.ailment, self.board
+        fault, board = self.fault, self.board
         place = 0.94 + 0.14 * noise(self.index, self.seed + 1)  # some slots get the warmer air
-        if t > ailment.cooling_from:
-            place *= 1.0 + (ailment.cooling_factor - 1.0) * clamp((t - ailment.cooling_from) / 60.0)
+        if t > fault.cooling_from:
+            place *= 1.0 + (fault.cooling_factor - 1.0) * clamp((t - fault.cooling_from) / 60.0)
         return board.ambient + 5.0 * noise(self.index, self.seed + 2) - 2.0 + place * board.degrees_per_watt * watts
 
     def warm(self, t: float) -> None:
@@ -186,11 +186,11 @@ class SimulatedGpu:
     # ------------------------------------------------------------------ state
 
     def is_lost(self, t: float) -> bool:
-        lost = self.ailment.lost
+        lost = self.fault.lost
         return lost is not None and lost[0] <= t < lost[1]
 
     def is_asleep(self, t: float) -> bool:
-        sleeps = self.ailment.sleeps
+        sleeps = self.fault.sleeps
         return sleeps is not None and t % (sleeps[0] + sleeps[1]) < sleeps[0]
 
     def fan_percents(self, degrees: float) -> tuple[int, ...]:

@@ -147,7 +147,7 @@ class SimulatedHost:
         if process.uid == 0:
             return None
         gpus = {use.gpu for use in process.uses}
-        owner = self._world.population.processes.get(process.inherited_from or 0)
+        owner = self._world.population.processes.get(process.held_from or 0)
         if owner is not None:
             gpus |= {use.gpu for use in owner.uses}
         if not gpus:

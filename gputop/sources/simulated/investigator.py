@@ -24,14 +24,14 @@ class SimulatedInvestigator:
         self._world = world
         self._host = host
 
-    def circumstances(self, facts: HostFacts) -> ProcessContext | None:
+    def context(self, facts: HostFacts) -> ProcessContext | None:
         with self._world.lock:
             t = self._world.now()
             process = self._find(facts.key, t)
-            return None if process is None else self._circumstances(process, facts, t)
+            return None if process is None else self._context(process, facts, t)
 
     def owner(self, facts: HostFacts) -> Owner:
-        found = self.circumstances(facts)
+        found = self.context(facts)
         return Owner() if found is None else found.owner
 
     def lives(self, key: ProcessKey) -> bool:
@@ -72,12 +72,12 @@ class SimulatedInvestigator:
     def _minors(self, process: SimulatedProcess) -> list[int]:
         """N of the /dev/nvidiaN it has open: its own, and those of the parent that forked it."""
         population = self._world.population
-        from_whom = process.inherited_from or (process.parent if process.follows_parent else 0)
+        from_whom = process.held_from or (process.parent if process.follows_parent else 0)
         owner = population.processes.get(from_whom)
         uses = (*process.uses, *(owner.uses if owner is not None else ()))
         return sorted({use.gpu for use in uses})
 
-    def _circumstances(self, process: SimulatedProcess, facts: HostFacts, t: float) -> ProcessContext:
+    def _context(self, process: SimulatedProcess, facts: HostFacts, t: float) -> ProcessContext:
         population = self._world.population
         ancestors = []
         parent = population.alive(process.parent, t)

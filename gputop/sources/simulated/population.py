@@ -61,7 +61,7 @@ class SimulatedProcess:
     stuck: bool = False  # D: in a driver call that does not return
     follows_parent: bool = False  # a data worker notices its parent's death and ends
     leads: bool = False  # ended in good order, it ends its children too (torchrun, mpirun)
-    inherited_from: int | None = None  # pid whose CUDA context it got by fork and keeps alive
+    held_from: int | None = None  # pid whose CUDA context it got by fork and keeps alive
     pending: int = 0  # a fatal signal that waits for SIGCONT
     ends_at: float = NEVER
     dies_of: str = ""
@@ -132,8 +132,8 @@ class Population:
         self.processes[process.pid] = process
         for use in process.uses:
             self.on_gpu[use.gpu].append((process, use))
-        if process.inherited_from is not None:
-            self._heirs.setdefault(process.inherited_from, set()).add(process.pid)
+        if process.held_from is not None:
+            self._heirs.setdefault(process.held_from, set()).add(process.pid)
         self._highest_pid = max(self._highest_pid, process.pid)
         self.version += 1
         return process
@@ -176,10 +176,10 @@ class Population:
         self.processes.pop(process.pid, None)
         for use in process.uses:
             self.on_gpu[use.gpu].remove((process, use))
-        if process.inherited_from is not None:
-            heirs = self._heirs[process.inherited_from]
+        if process.held_from is not None:
+            heirs = self._heirs[process.held_from]
             heirs.discard(process.pid)
-            owner = self.processes.get(process.inherited_from)
+            owner = self.processes.get(process.held_from)
             if not heirs and owner is not None and owner.ends_at < process.ends_at:
                 self._free(owner)
 

@@ -77,7 +77,7 @@ class SimulatedSignals:
                 return Result(target, Outcome.PID_REUSED, f"{pid} is another process now: nothing sent")
             return SimulatedHold(self._world, process, target)
 
-    def kin(self, of: Collection[ProcessKey]) -> RelatedProcesses:
+    def related(self, of: Collection[ProcessKey]) -> RelatedProcesses:
         with self._world.lock:
             t = self._world.now()
             living = [p for p in self._world.population.processes.values() if p.started <= t < p.ends_at]

@@ -62,15 +62,15 @@ class SimulatedSource:
     # ---------------------------------------------------------------- one GPU
 
     def _delay(self, gpu: SimulatedGpu) -> None:
-        ailment = gpu.ailment
-        if ailment.hangs_from is None and not ailment.answers_after:
+        fault = gpu.fault
+        if fault.hangs_from is None and not fault.answers_after:
             return
         with self._world.lock:
             t = self._world.now()
-        if ailment.hangs_from is not None and t >= ailment.hangs_from:
+        if fault.hangs_from is not None and t >= fault.hangs_from:
             self._closed.wait()
-        elif ailment.answers_after and t >= ailment.ill_from:
-            self._closed.wait(ailment.answers_after)
+        elif fault.answers_after and t >= fault.ill_from:
+            self._closed.wait(fault.answers_after)
 
     def _read(self, gpu: SimulatedGpu, t: float) -> Reading:
         board = gpu.board
@@ -150,7 +150,7 @@ class SimulatedSource:
         return int(now.degrees - 2.0 - 7.0 * min(1.0, now.watts / gpu.board.limit_watts))
 
     def _xids(self, gpu: SimulatedGpu, t: float) -> tuple[Xid, ...]:
-        if not gpu.ailment.xids:
+        if not gpu.fault.xids:
             return ()
         epoch = self._world.epoch
-        return tuple(dataclasses.replace(xid, at=epoch + xid.at) for xid in gpu.ailment.xids if xid.at <= t)
+        return tuple(dataclasses.replace(xid, at=epoch + xid.at) for xid in gpu.fault.xids if xid.at <= t)

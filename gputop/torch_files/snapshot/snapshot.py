@@ -1,7 +1,7 @@
 """A memory snapshot of PyTorch's caching allocator: ``torch.cuda.memory._dump_snapshot()`` and its relatives.
 
-:func:`open_snapshot` reads a file without running anything of it (safe_pickle.py) and gives a :class:`MemorySnapshot` of
-mapped columns; the analyses beside this module (snapshot_overview.py, …) work on these.
+:func:`open_snapshot` reads a file without running anything of it (safe_pickle.py) and gives a
+:class:`MemorySnapshot` of mapped columns; the analyses beside this module (snapshot_overview.py, …) work on these.
 
 Moments are entries of a device's trace: moment *n* is after entry *n*, -1 before the first, ``last`` after the last
 (the dump). Bytes are bytes asked for ("requested") unless a name says otherwise: a trace knows no others.
@@ -36,8 +36,8 @@ __all__ = [
     "INACTIVE",
     "OOM",
     "PENDING",
-    "Device",
-    "Snapshot",
+    "DeviceSnapshot",
+    "MemorySnapshot",
     "UnreadableFile",
     "open_snapshot",
 ]

@@ -235,10 +235,10 @@ def _end_names(
         if last // raster.across >= newest - 1 and last in raster.curve.highest:
             ends.setdefault(raster.curve.height(last, rows * raster.up, top) // raster.up, []).append(curve)
     points = {}
-    for row, ending in ends.items():
-        name = _names([curve.index for curve in ending], axis.label_cells - 1)
+    for row, termination in ends.items():
+        name = _names([curve.index for curve in termination], axis.label_cells - 1)
         cell = axis.cell(newest) + 1 if look.newest_right else axis.cell(newest) - len(name)
-        points.update({(cell + n, row): (character, ending[0].hue) for n, character in enumerate(name)})
+        points.update({(cell + n, row): (character, termination[0].hue) for n, character in enumerate(name)})
     return points
 
 

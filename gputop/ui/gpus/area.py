@@ -23,10 +23,10 @@ from gputop.ui.view import View
 
 def held_by(report: LeakReport, uuid: str) -> str:
     """Who keeps the memory of the largest ghost on a GPU: ``50377 +3``; empty where that is not known."""
-    for ghost in report.ghosts:
-        if ghost.targets and any(on == uuid for on, _ in ghost.memory):
-            more = f" +{len(ghost.targets) - 1}" if len(ghost.targets) > 1 else ""
-            return f"{ghost.targets[0].pid}{more}"
+    for dead_pid in report.dead_pids:
+        if dead_pid.targets and any(on == uuid for on, _ in dead_pid.memory):
+            more = f" +{len(dead_pid.targets) - 1}" if len(dead_pid.targets) > 1 else ""
+            return f"{dead_pid.targets[0].pid}{more}"
     return ""
 
 
@@ -67,7 +67,7 @@ class GpuArea(LineWidget):
 
     def show_report(self, report: LeakReport) -> None:
         """Say of the GPUs' memory what was found out."""
-        if report.gaps != self._report.gaps or report.ghosts != self._report.ghosts:
+        if report.gaps != self._report.gaps or report.dead_pids != self._report.dead_pids:
             self._report = report
             self._draw_gpus()
 

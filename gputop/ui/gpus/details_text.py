@@ -120,7 +120,7 @@ class GpuText:
         found = self._report.attribution(gpu.uuid) if self._report is not None else None
         if found is None:
             return [amount("unattributed", gpu.memory_unattributed_bytes)]
-        lines = [amount("  processes", found.living), amount("  dead pids", found.ghosts)]
+        lines = [amount("  processes", found.living), amount("  dead pids", found.dead_pids)]
         lines.append(amount("  unattributed", found.unattributed))
         if found.shared:
             lines += [amount("  shared, twice", found.shared)]
@@ -137,10 +137,12 @@ class GpuText:
         card = report.gap(gpu.uuid)
         if card is not None:
             parts.append(Part("Used by no listed process", about_gap(card, str(gpu.index), self.view, cells)))
-        for ghost in report.ghosts:
-            if any(uuid == gpu.uuid for uuid, _ in ghost.memory):
-                held = self.view.memory(ghost.memory_bytes)
-                parts.append(Part(f"Dead pid {ghost.pid}: {held}", about_holders(ghost, report, self.view, cells)))
+        for dead_pid in report.dead_pids:
+            if any(uuid == gpu.uuid for uuid, _ in dead_pid.memory):
+                held = self.view.memory(dead_pid.memory_bytes)
+                parts.append(
+                    Part(f"Dead pid {dead_pid.pid}: {held}", about_holders(dead_pid, report, self.view, cells))
+                )
         return parts
 
     def _curves(self, gpu: Gpu, cells: int) -> list[Line]:

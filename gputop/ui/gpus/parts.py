@@ -59,27 +59,27 @@ def memory_bar(drawing: GpuDrawing, cells: int, view: View) -> Line:
         return ((_track(cells, view), "faint@track"),)
     ends = []
     total = 0
-    for amount in (parts.live, parts.ghost, parts.unattributed, parts.reserved):
+    for amount in (parts.live, parts.dead_pid, parts.unattributed, parts.reserved):
         total += amount
         ends.append(min(cells, total * cells / parts.total))
-    live = min(round(ends[0]), cells - 1 if parts.ghost else cells)  # the dead have a cell in any case
-    ghost = max(round(ends[1]), live + (1 if parts.ghost else 0))
+    live = min(round(ends[0]), cells - 1 if parts.dead_pid else cells)  # the dead have a cell in any case
+    dead_pid = max(round(ends[1]), live + (1 if parts.dead_pid else 0))
     unattributed = round(ends[2])
-    unattributed = max(ghost, unattributed)
+    unattributed = max(dead_pid, unattributed)
     reserved = max(unattributed, round(ends[3]))
     text = glyphs.full * live
     cached = live - min(live, round((parts.live - parts.cached) * cells / parts.total))
     if cached:
         text = text[cached:] + glyphs.cached * cached
-    elif ghost == live and unattributed == ghost:
+    elif dead_pid == live and unattributed == dead_pid:
         text = _eighths(ends[0], cells, glyphs)  # free follows: tell eighths of a cell
         reserved = max(reserved, len(text))
-        ghost = unattributed = len(text)
+        dead_pid = unattributed = len(text)
     spans: list[Span] = [(text, f"{drawing.hue}@track")]
-    if ghost > len(text):
-        spans.append((glyphs.ghost * (ghost - len(text)), "ghost+b@track"))
-    if unattributed > ghost:
-        spans.append((glyphs.unattributed * (unattributed - ghost), "unattributed@track"))
+    if dead_pid > len(text):
+        spans.append((glyphs.dead_pid * (dead_pid - len(text)), "ghost+b@track"))
+    if unattributed > dead_pid:
+        spans.append((glyphs.unattributed * (unattributed - dead_pid), "unattributed@track"))
     if reserved > unattributed:
         spans.append((glyphs.reserved * (min(reserved, cells) - unattributed), "reserved@track"))
     taken = sum(len(span_text) for span_text, _ in spans)

@@ -49,16 +49,16 @@ class MemoryParts:
 
     total: int
     live: int
-    ghost: int
+    dead_pid: int
     unattributed: int
     reserved: int
-    ghosts: tuple[int, ...] = ()  # dead pids that hold memory, the largest first
+    dead_pids: tuple[int, ...] = ()  # dead pids that hold memory, the largest first
     cached: int = 0  # of live: PyTorch's caches, as far as processes tell of them (gputop.torch_monitor)
     releasable: int = 0  # of cached: what empty_cache() could give back, at most
 
     @property
     def used(self) -> int:
-        return self.live + self.ghost + self.unattributed
+        return self.live + self.dead_pid + self.unattributed
 
 
 def memory_parts(gpu: Gpu, processes: Iterable[GpuProcess], now: float = 0.0) -> MemoryParts | None:
@@ -69,15 +69,15 @@ def memory_parts(gpu: Gpu, processes: Iterable[GpuProcess], now: float = 0.0) ->
     processes = list(processes)
     dead = {process.pid for process in processes if process.exists is False}
     by_pid = memory_by_pid(processes)
-    ghosts = sorted((pid for pid in dead if by_pid.get(pid)), key=lambda pid: -(by_pid[pid] or 0))
-    ghost = min(used, sum(by_pid[pid] or 0 for pid in ghosts))
-    unattributed = min(gpu.memory_unattributed_bytes or 0, used - ghost)
-    live = used - ghost - unattributed
+    dead_pids = sorted((pid for pid in dead if by_pid.get(pid)), key=lambda pid: -(by_pid[pid] or 0))
+    dead_pid = min(used, sum(by_pid[pid] or 0 for pid in dead_pids))
+    unattributed = min(gpu.memory_unattributed_bytes or 0, used - dead_pid)
+    live = used - dead_pid - unattributed
     told = [split for process in processes if process.torch and (split := torch_memory(process, gpu, now))]
     cached = min(live, sum(split.cached for split in told if split.fresh))
     releasable = min(cached, sum(split.releasable for split in told if split.fresh))
     reserved = gpu.memory_reserved_bytes or 0
-    return MemoryParts(total, live, ghost, unattributed, reserved, tuple(ghosts), cached, releasable)
+    return MemoryParts(total, live, dead_pid, unattributed, reserved, tuple(dead_pids), cached, releasable)
 
 
 def severity_of(value: float | None, thresholds: Thresholds | None) -> Severity:
@@ -149,11 +149,11 @@ def memory_remark(
     usable = max(1, parts.total - parts.reserved)
     share = 100 * parts.used / usable
     severity = severity_of(share, settings.threshold_memory)
-    if parts.ghosts:
-        more = f" +{len(parts.ghosts) - 1}" if len(parts.ghosts) > 1 else ""
-        size = units.size(parts.ghost, settings.memory_unit)
+    if parts.dead_pids:
+        more = f" +{len(parts.dead_pids) - 1}" if len(parts.dead_pids) > 1 else ""
+        size = units.size(parts.dead_pid, settings.memory_unit)
         keep = f" ← {held_by}" if held_by else ""
-        return Remark(Severity.WARNING, f"{size} held by dead {parts.ghosts[0]}{more}{keep}", f"{size} dead")
+        return Remark(Severity.WARNING, f"{size} held by dead {parts.dead_pids[0]}{more}{keep}", f"{size} dead")
     if trend is not None and trend.bytes_per_second:
         growing = trend.bytes_per_second > 0
         per_minute = trend.bytes_per_second * 60

@@ -39,32 +39,32 @@ OFFERED: Final = (
     SignalChoice("SIGINT", "as Ctrl+C; kind to Python and torchrun", signal.SIGINT, "i"),
 )
 END: Final = "End"
-EXTENTS: Final = (SignalScope.DESCENDANTS, SignalScope.GROUP, SignalScope.SESSION)
+SCOPES: Final = (SignalScope.DESCENDANTS, SignalScope.GROUP, SignalScope.SESSION)
 OTHER: Final = SignalChoice("Other…", "any signal, by name or number", other=True)
 
 
 def choices(
-    endings: Terminations,
-    course: GracefulTermination | None,
-    ghosts: Sequence[DeadPid],
-    extent: SignalScope,
+    terminations: Terminations,
+    graceful: GracefulTermination | None,
+    dead_pids: Sequence[DeadPid],
+    scope: SignalScope,
     grace: int,
     typed: SignalChoice | None,
 ) -> list[SignalChoice]:
     """What can be chosen now; the first line never sends anything. *ghosts*: whose memory is still held after all."""
-    if endings.sent or not endings.those(TerminationState.READY, TerminationState.WAITING):
-        if course is not None and course.step is not TerminationStep.DONE:
+    if terminations.sent or not terminations.those(TerminationState.READY, TerminationState.WAITING):
+        if graceful is not None and graceful.step is not TerminationStep.DONE:
             now = SignalChoice("SIGKILL", "now, to what is left", signal.SIGKILL, "k")
             return [SignalChoice("Close", "nothing more is sent"), now]
         found = [SignalChoice("Close", "")]
-        if ghosts:
-            who = ", ".join(str(key.pid) for ghost in ghosts for key in ghost.targets[:4])
+        if dead_pids:
+            who = ", ".join(str(key.pid) for dead_pid in dead_pids for key in dead_pid.targets[:4])
             found.append(SignalChoice("Holders", f"end those that keep the memory: {who}", holders=True, letter="h"))
-        if survivors := endings.survivors:
+        if survivors := terminations.survivors:
             who = f"the {len(survivors)} still running" if len(survivors) > 1 else "it, still running"
             found.append(SignalChoice("SIGKILL", f"to {who}", signal.SIGKILL, "k", only_survivors=True))
         return found
-    first = ", the leader first" if extent in EXTENTS else ""
+    first = ", the leader first" if scope in SCOPES else ""
     words = f"SIGTERM{first}; after {grace} s SIGKILL to what is left"
     found = [SignalChoice("Cancel", "nothing is sent"), SignalChoice(END, words, letter="e", whole=True), *OFFERED]
     return [*found, typed, OTHER] if typed is not None else [*found, OTHER]

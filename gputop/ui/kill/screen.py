@@ -17,8 +17,8 @@ from gputop.signals.protocol import Signals, Target
 from gputop.signals.reclaim import HeldMemory
 from gputop.signals.scope import RelatedProcesses, SignalScope
 from gputop.signals.state import TerminationState
-from gputop.signals.termination import GracefulTermination, scope
-from gputop.ui.kill.choices import EXTENTS, SignalChoice, TypedSignal, choices
+from gputop.signals.termination import GracefulTermination, with_related
+from gputop.ui.kill.choices import SCOPES, SignalChoice, TypedSignal, choices
 from gputop.ui.kill.targets import holders_as_targets
 from gputop.ui.kill.text import KillText
 from gputop.ui.toolkit.background import in_background
@@ -57,8 +57,8 @@ class KillScreen(Dialog[None]):
         snapshot_of: Callable[[], Snapshot | None],
         view: View,
         *,
-        extent: SignalScope = SignalScope.PROCESS,
-        inherited: Sequence[HeldMemory] = (),
+        scope: SignalScope = SignalScope.PROCESS,
+        held: Sequence[HeldMemory] = (),
         facts: Mapping[ProcessKey, HostFacts] | None = None,
         report_of: Callable[[], LeakReport] | None = None,
         scan_now: Callable[[], None] | None = None,
@@ -68,18 +68,18 @@ class KillScreen(Dialog[None]):
         super().__init__(view)
         self._signals, self._snapshot_of, self._hidden = signals, snapshot_of, tuple(hidden)
         self._snapshot = snapshot_of()
-        self._chosen, self._facts, self._inherited = tuple(targets), dict(facts or {}), tuple(inherited)
+        self._chosen, self._facts, self._held = tuple(targets), dict(facts or {}), tuple(held)
         self._report_of, self._scan_now, self._log, self._note = (
             report_of or _no_report,
             scan_now,
             log,
             note,
         )
-        self._base = self.extent = extent
-        self._kin: RelatedProcesses | None = None  # None: not looked up yet
-        self._course: GracefulTermination | None = None
+        self._base = self.scope = scope
+        self._related: RelatedProcesses | None = None  # None: not looked up yet
+        self._graceful: GracefulTermination | None = None
         self._scanned = False
-        self.endings = self._endings(self._chosen, self._facts)
+        self.terminations = self._terminations(self._chosen, self._facts)
         self._at = 0  # the line of the list: Cancel
         self._first = 0  # of the lines about the targets
         self._about_rows = self._about_total = 0
@@ -94,13 +94,13 @@ class KillScreen(Dialog[None]):
         self._in_background(self._take)
         self.set_interval(_TICK, self._tick)
 
-    def _endings(self, targets: Sequence[Target], facts: Mapping[ProcessKey, HostFacts]) -> Terminations:
-        return Terminations(targets, self._snapshot, facts=facts, inherited=self._inherited, log=self._log)
+    def _terminations(self, targets: Sequence[Target], facts: Mapping[ProcessKey, HostFacts]) -> Terminations:
+        return Terminations(targets, self._snapshot, facts=facts, held=self._held, log=self._log)
 
     def _take(self) -> None:
-        self.endings.take(self._signals)
-        if self._kin is None:
-            self._kin = self._signals.kin([target.key for target in self._chosen])
+        self.terminations.take(self._signals)
+        if self._related is None:
+            self._related = self._signals.related([target.key for target in self._chosen])
 
     def _in_background(self, work: Callable[[], None]) -> None:
         self._busy = True
@@ -109,38 +109,38 @@ class KillScreen(Dialog[None]):
     def _done(self) -> None:
         self._busy = False
         if self._leaving:
-            self.endings.close()
+            self.terminations.close()
         self.draw()
 
     # --------------------------------------------------------------- the scope
 
-    def extents(self) -> list[SignalScope]:
+    def scopes(self) -> list[SignalScope]:
         """What the signal can be made to reach: each takes in somebody whom those before it do not."""
         found = [self._base]
         seen = {target.key for target in self._chosen}
-        for extent in EXTENTS:
-            members = {facts.key for facts in self._kin.of(extent)} if self._kin is not None else set()
+        for scope in SCOPES:
+            members = {facts.key for facts in self._related.of(scope)} if self._related is not None else set()
             if members - seen:
-                found.append(extent)
+                found.append(scope)
                 seen |= members
         return found
 
     def _reach(self, step: int) -> None:
         """Take in more, or fewer."""
-        extents = self.extents()
-        if self._busy or self.endings.sent or len(extents) == 1 or self._kin is None:
+        scopes = self.scopes()
+        if self._busy or self.terminations.sent or len(scopes) == 1 or self._related is None:
             return
-        self.extent = extents[(extents.index(self.extent) + step) % len(extents)]
-        self.endings.close()
-        targets, facts = scope(self._chosen, self._kin.of(self.extent))
-        self.endings = self._endings(targets, {**facts, **self._facts})
+        self.scope = scopes[(scopes.index(self.scope) + step) % len(scopes)]
+        self.terminations.close()
+        targets, facts = with_related(self._chosen, self._related.of(self.scope))
+        self.terminations = self._terminations(targets, {**facts, **self._facts})
         self._at = self._first = 0
         self._in_background(self._take)
 
     def stop_commands(self) -> list[str]:
         """How those who look after the targets end them: ``docker stop ID``."""
         owners = self._report_of().owners
-        found = (owners[e.target.key].stop_with for e in self.endings.all if e.target.key in owners)
+        found = (owners[e.target.key].stop_with for e in self.terminations.all if e.target.key in owners)
         return list(dict.fromkeys(command for command in found if command))
 
     def _copy(self) -> None:
@@ -151,26 +151,26 @@ class KillScreen(Dialog[None]):
 
     def _holders(self) -> list[DeadPid]:
         """Dead pids whose memory is still held, with those who hold it, as far as they are known by now."""
-        kept = self.endings.kept
+        kept = self.terminations.kept
         if kept and not self._scanned and self._scan_now is not None:
             self._scanned = True
             self._scan_now()
-        ended = {ending.target.key for ending in self.endings.all}
-        ghosts = (self._report_of().ghost(pid) for pid in kept)
-        return [ghost for ghost in ghosts if ghost is not None and not ended.issuperset(ghost.targets)]
+        ended = {termination.target.key for termination in self.terminations.all}
+        dead_pids = (self._report_of().dead_pid(pid) for pid in kept)
+        return [dead_pid for dead_pid in dead_pids if dead_pid is not None and not ended.issuperset(dead_pid.targets)]
 
     def _tick(self) -> None:
         if self._busy:
             return
-        if self._course is not None and self._course.due:
-            course, newest = self._course, self._snapshot_of()
-            self._in_background(lambda: course.act(newest))
+        if self._graceful is not None and self._graceful.due:
+            graceful, newest = self._graceful, self._snapshot_of()
+            self._in_background(lambda: graceful.act(newest))
             return
         snapshot = self._snapshot_of()
-        self.endings.watch()
+        self.terminations.watch()
         if snapshot is not None and snapshot is not self._snapshot:
             self._snapshot = snapshot
-            self.endings.look(snapshot)
+            self.terminations.look(snapshot)
         self.draw()
 
     # ------------------------------------------------------------- the choices
@@ -178,8 +178,8 @@ class KillScreen(Dialog[None]):
     def choices(self) -> list[SignalChoice]:
         """What can be chosen now. The first line never does anything."""
         grace = self.view.settings.kill_grace
-        ghosts = self._holders() if self.endings.sent else ()
-        return choices(self.endings, self._course, ghosts, self.extent, grace, self._chosen_other)
+        dead_pids = self._holders() if self.terminations.sent else ()
+        return choices(self.terminations, self._graceful, dead_pids, self.scope, grace, self._chosen_other)
 
     def on_key(self, event: events.Key) -> None:
         event.stop()
@@ -247,27 +247,27 @@ class KillScreen(Dialog[None]):
             self._go_on()
         elif choice.whole:
             if not self._busy:
-                self._course = GracefulTermination(
-                    self.endings, self._signals, self.extent, self.view.settings.kill_grace
+                self._graceful = GracefulTermination(
+                    self.terminations, self._signals, self.scope, self.view.settings.kill_grace
                 )
                 self._at = 0
         elif choice.number is None:
             self._close()
         elif not self._busy:
-            to = self.endings.survivors if choice.only_survivors else None
+            to = self.terminations.survivors if choice.only_survivors else None
             number, snapshot = choice.number, self._snapshot_of()
             self._at = 0
-            if self._course is not None:
-                self._course.stop()
-                to = self.endings.those(TerminationState.RUNNING, TerminationState.READY)
-            self._in_background(lambda: self.endings.send(number, to, snapshot))
+            if self._graceful is not None:
+                self._graceful.stop()
+                to = self.terminations.those(TerminationState.RUNNING, TerminationState.READY)
+            self._in_background(lambda: self.terminations.send(number, to, snapshot))
 
     def _go_on(self) -> None:
         """Close, and ask about those that keep the memory."""
-        ghosts = self._holders()
-        targets, inherited, facts = holders_as_targets(ghosts)
+        dead_pids = self._holders()
+        targets, held, facts = holders_as_targets(dead_pids)
         screen = KillScreen(
-            targets, (), self._signals, self._snapshot_of, self.view, extent=SignalScope.HOLDERS, inherited=inherited,
+            targets, (), self._signals, self._snapshot_of, self.view, scope=SignalScope.HOLDERS, held=held,
             facts=facts, report_of=self._report_of, scan_now=self._scan_now, log=self._log, note=self._note,
         )  # fmt: skip
         app = self.app
@@ -276,21 +276,21 @@ class KillScreen(Dialog[None]):
 
     def _close(self) -> None:
         self._leaving = True
-        if self._course is not None:
-            self._course.stop()
+        if self._graceful is not None:
+            self._graceful.stop()
         if not self._busy:
-            self.endings.close()
-        if self.endings.sent:
-            bad = self.endings.those(TerminationState.RUNNING, TerminationState.KEPT, TerminationState.REFUSED)
+            self.terminations.close()
+        if self.terminations.sent:
+            bad = self.terminations.those(TerminationState.RUNNING, TerminationState.KEPT, TerminationState.REFUSED)
             words = "; ".join(
                 (
-                    self.endings.summary(self.view.settings.memory_unit),
+                    self.terminations.summary(self.view.settings.memory_unit),
                     *(
-                        self.endings.inherited_words(one, self.view.settings.memory_unit)
-                        for one in self._inherited
+                        self.terminations.held_words(one, self.view.settings.memory_unit)
+                        for one in self._held
                         if not one.released
                     ),
-                    *self.endings.fallen_words(self.view.settings.memory_unit),
+                    *self.terminations.fallen_words(self.view.settings.memory_unit),
                 )
             )
             if self._note is not None:
@@ -327,11 +327,11 @@ class KillScreen(Dialog[None]):
     # -------------------------------------------------------------- the drawing
 
     def heading(self) -> str:
-        endings = self.endings
-        if endings.sent:
-            number = next(ending.number for ending in endings.all if ending.number is not None)
+        terminations = self.terminations
+        if terminations.sent:
+            number = next(termination.number for termination in terminations.all if termination.number is not None)
             return f"{signal_name(number)} sent"
-        count = len(endings.all)
+        count = len(terminations.all)
         return "Send a signal" if count == 1 else f"Send a signal to {count} processes"
 
     def hints(self) -> Sequence[Hint]:
@@ -340,9 +340,9 @@ class KillScreen(Dialog[None]):
         scroll: tuple[Hint, ...] = (("PgUp PgDn", "scroll"),) if self._about_total > self._about_rows else ()
         if len(self.choices()) == 1:
             return (("Enter", "close"), *scroll)
-        reach: tuple[Hint, ...] = (("←→", "scope"),) if not self.endings.sent and len(self.extents()) > 1 else ()
+        reach: tuple[Hint, ...] = (("←→", "scope"),) if not self.terminations.sent and len(self.scopes()) > 1 else ()
         copy: tuple[Hint, ...] = (("c", "copy the command"),) if self.stop_commands() else ()
-        close = "close" if self.endings.sent else "cancel"
+        close = "close" if self.terminations.sent else "cancel"
         return (("↑↓", "choose"), ("Enter", "do it"), ("Esc", close), *reach, *copy, *scroll)
 
     def content(self, cells: int, rows: int) -> Sequence[Line]:
@@ -350,9 +350,9 @@ class KillScreen(Dialog[None]):
         typed = self._typed
         below = self._list(cells) if typed is None else typed.lines(cells, 8 if roomy else 5, self.view)
         now = self._snapshot.taken_at if self._snapshot is not None else 0.0
-        text = KillText(self.endings, self.view, now, self._report_of().owners)
+        text = KillText(self.terminations, self.view, now, self._report_of().owners)
         total = text.total(cells)
-        about = [line for ending in self.endings.all for line in text.about(ending, cells)]
+        about = [line for termination in self.terminations.all for line in text.about(termination, cells)]
         about += text.left_out(self._hidden, cells)
         spare = rows - len(below) - len(total) - 1 - len(self._scope_line(cells))
         gaps = 3 if roomy and spare > 6 else 0
@@ -368,19 +368,23 @@ class KillScreen(Dialog[None]):
 
     def _scope_line(self, cells: int) -> list[Line]:
         """What is reached, and the countdown where there is one."""
-        course = self._course
-        if course is not None and (left := course.seconds_left) is not None:
-            joined = f"; {course.joined} more appeared meanwhile" if course.joined else ""
+        graceful = self._graceful
+        if graceful is not None and (left := graceful.seconds_left) is not None:
+            joined = f"; {graceful.joined} more appeared meanwhile" if graceful.joined else ""
             words = f"SIGKILL to what is left in {left:.0f} s{joined}"
             return [((fit(words, cells), "warning+b"),)]
-        extents = self.extents()
-        if self._base is SignalScope.PROCESS and len(extents) == 1:
+        scopes = self.scopes()
+        if self._base is SignalScope.PROCESS and len(scopes) == 1:
             return []
-        others = [f"{extent.value}: {len(self._kin.of(extent)) + len(self._chosen)}" if self._kin is not None else ""
-                  for extent in extents if extent is not self.extent and extent is not self._base]  # fmt: skip
-        more = f"   {'  '.join(others)}" if others and not self.endings.sent else ""
+        related = self._related or RelatedProcesses()
+        others = [
+            f"{scope.value}: {len(related.of(scope)) + len(self._chosen)}"
+            for scope in scopes
+            if scope is not self.scope and scope is not self._base
+        ]
+        more = f"   {'  '.join(others)}" if others and not self.terminations.sent else ""
         spans: Line = (
-            ("Scope ", "dim"), (f"{self.extent.value} ({len(self.endings.all)})", "accent+b"),
+            ("Scope ", "dim"), (f"{self.scope.value} ({len(self.terminations.all)})", "accent+b"),
             (more if width(more) < cells - 40 else "", "dim"),
         )  # fmt: skip
         return [spans]

@@ -13,34 +13,34 @@ HoldersAsTargets = tuple[list[Target], list[HeldMemory], dict[ProcessKey, HostFa
 """The targets, the memory that they keep, and what is known of those that are on no GPU themselves."""
 
 
-def holders_as_targets(ghosts: Iterable[DeadPid]) -> HoldersAsTargets:
+def holders_as_targets(dead_pids: Iterable[DeadPid]) -> HoldersAsTargets:
     """Each holder once, however many dead pids' memory it keeps."""
     targets: dict[ProcessKey, Target] = {}
-    inherited: list[HeldMemory] = []
+    held: list[HeldMemory] = []
     known: dict[ProcessKey, HostFacts] = {}
-    for ghost in ghosts:
-        wanted = set(ghost.targets)
-        for hold in ghost.holds:
+    for dead_pid in dead_pids:
+        wanted = set(dead_pid.targets)
+        for hold in dead_pid.holds:
             facts = hold.holder.facts
             if facts.key in wanted and facts.key not in targets:
                 targets[facts.key] = Target(facts.key, facts.user, facts.command or facts.name)
                 known[facts.key] = facts
-        inherited.append(HeldMemory(ghost.pid, dict(ghost.memory)))
-    return list(targets.values()), inherited, known
+        held.append(HeldMemory(dead_pid.pid, dict(dead_pid.memory)))
+    return list(targets.values()), held, known
 
 
 def verdicts_as_targets(verdicts: Iterable[LeakVerdict], report: LeakReport) -> HoldersAsTargets:
     """What is to be ended to free the memory of *verdicts*."""
     chosen: dict[ProcessKey, Target] = {}
-    ghosts = []
+    dead_pids = []
     for verdict in verdicts:
-        ghost = report.ghost(verdict.process.pid) if verdict.process.start_ticks is None else None
-        if ghost is not None:
-            ghosts.append(ghost)
+        dead_pid = report.dead_pid(verdict.process.pid) if verdict.process.start_ticks is None else None
+        if dead_pid is not None:
+            dead_pids.append(dead_pid)
         elif verdict.process.start_ticks is not None:
             uuids = tuple(uuid for uuid, _ in verdict.memory)
             chosen[verdict.process] = Target(
                 verdict.process, verdict.user, verdict.command, verdict.memory_bytes, uuids
             )
-    targets, inherited, known = holders_as_targets(ghosts)
-    return [*chosen.values(), *(target for target in targets if target.key not in chosen)], inherited, known
+    targets, held, known = holders_as_targets(dead_pids)
+    return [*chosen.values(), *(target for target in targets if target.key not in chosen)], held, known

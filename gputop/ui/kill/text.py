@@ -33,21 +33,21 @@ class KillText:
     """The lines on *endings* at *now* (epoch seconds, for ages)."""
 
     def __init__(
-        self, endings: Terminations, view: View, now: float, owners: Mapping[ProcessKey, Owner] | None = None
+        self, terminations: Terminations, view: View, now: float, owners: Mapping[ProcessKey, Owner] | None = None
     ) -> None:
-        self.endings, self.view, self._now = endings, view, now
+        self.terminations, self.view, self._now = terminations, view, now
         self._owners = owners or {}
 
     def header(self, cells: int) -> Line:
         return ((_columns(cells, "PID", "USER", "AGE", "GPU", "MEMORY", "COMMAND"), "dim"),)
 
-    def about(self, ending: ProcessTermination, cells: int) -> list[Line]:
+    def about(self, termination: ProcessTermination, cells: int) -> list[Line]:
         """The lines on one target: who it is, what it holds, what is to be known, what became of it."""
-        facts, target = ending.facts, ending.target
+        facts, target = termination.facts, termination.target
         now = self._now
         born = facts.start_time if facts is not None else None
         age = units.duration(now - born if born is not None else None)
-        holds = [(self.endings.names.get(uuid, "GPU ?"), bytes_) for uuid, bytes_ in ending.memory.items()]
+        holds = [(self.terminations.names.get(uuid, "GPU ?"), bytes_) for uuid, bytes_ in termination.memory.items()]
         name, bytes_ = holds[0] if holds else ("", None)
         text = _columns(
             cells,
@@ -63,46 +63,55 @@ class KillText:
             more = _columns(cells, "", "", "", name.removeprefix("GPU "), self.view.memory(bytes_), "")
             lines.append(((more, "title"),))
         indent = " " * 8
-        for words in self._warnings(ending):
+        for words in self._warnings(termination):
             lines += [((f"{indent}▲ " if not n else f"{indent}  ", "warning+b"), (part, "warning"))
                       for n, part in enumerate(wrap(words, cells - 10))]  # fmt: skip
-        words = self.endings.words(ending, self.view.settings.memory_unit)
-        style, sign = _STYLES[ending.stage], "✓ " if ending.stage is TerminationState.RELEASED else "→ "
+        words = self.terminations.words(termination, self.view.settings.memory_unit)
+        style, sign = _STYLES[termination.stage], "✓ " if termination.stage is TerminationState.RELEASED else "→ "
         if words:
             lines += [((f"{indent}{sign}" if not n else f"{indent}  ", style), (part, style))
                       for n, part in enumerate(wrap(words, cells - 10))]  # fmt: skip
         owner = self._owners.get(target.key)
-        if ending.respawned is not None and owner is not None and owner.stop_with is not None:
+        if termination.respawned is not None and owner is not None and owner.stop_with is not None:
             lines.append(((f"{indent}  {owner.stop_with} ends it for good", "accent"),))
         return lines
 
-    def _warnings(self, ending: ProcessTermination) -> list[str]:
+    def _warnings(self, termination: ProcessTermination) -> list[str]:
         """What could go wrong, as far as it can be seen before anything is sent."""
-        facts = ending.facts
-        if facts is None or ending.stage is not TerminationState.READY:
+        facts = termination.facts
+        if facts is None or termination.stage is not TerminationState.READY:
             return []
-        return kill_warnings(facts, self._owners.get(ending.target.key))
+        return kill_warnings(facts, self._owners.get(termination.target.key))
 
     def total(self, cells: int) -> list[Line]:
-        endings = self.endings
-        done = endings.those(TerminationState.RELEASED)
-        chosen = done if endings.sent and done and not endings.pending else endings.those(
-            TerminationState.WAITING, TerminationState.READY, TerminationState.RUNNING, TerminationState.EXITED, TerminationState.RELEASED
-        )  # fmt: skip
-        by_gpu = endings.freed_by_gpu(chosen)
+        terminations = self.terminations
+        done = terminations.those(TerminationState.RELEASED)
+        finished = terminations.sent and done and not terminations.pending
+        chosen = (
+            done
+            if finished
+            else terminations.those(
+                TerminationState.WAITING,
+                TerminationState.READY,
+                TerminationState.RUNNING,
+                TerminationState.EXITED,
+                TerminationState.RELEASED,
+            )
+        )
+        by_gpu = terminations.freed_by_gpu(chosen)
         said: list[Line] = []
-        for one in endings.inherited:
+        for one in terminations.held:
             style = "good" if one.released else "ghost"
             said += [((part, style),) for part in wrap(
-                endings.inherited_words(one, self.view.settings.memory_unit), cells)]  # fmt: skip
-        said += [((words, "good"),) for words in endings.fallen_words(self.view.settings.memory_unit)]
+                terminations.held_words(one, self.view.settings.memory_unit), cells)]  # fmt: skip
+        said += [((words, "good"),) for words in terminations.fallen_words(self.view.settings.memory_unit)]
         if not by_gpu:
             return said
-        label = "Released " if chosen is done else "To be freed " if endings.sent else "Would free "
+        label = "Released " if chosen is done else "To be freed " if terminations.sent else "Would free "
         spans: list[Span] = [(label, "dim"), (self.view.memory(sum(by_gpu.values())), "title+b")]
-        if len(by_gpu) > 1 or len(endings.all) > 1:
+        if len(by_gpu) > 1 or len(terminations.all) > 1:
             for uuid, bytes_ in by_gpu.items():
-                name = endings.names.get(uuid, "GPU ?")
+                name = terminations.names.get(uuid, "GPU ?")
                 index = name.removeprefix("GPU ")
                 role = gpu_role(int(index)) if index.isdecimal() else "text"
                 spans += [(" · ", "faint"), (name, role), (f" {self.view.memory(bytes_)}", "text")]

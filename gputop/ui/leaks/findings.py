@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gputop.ui.chart.history_chart import HistoryChart
 
 
-MOST_DEPARTED: Final = 64  # grey lines
+MOST_EXITED: Final = 64  # grey lines
 
 
 class FindingsScreen(Screen[None]):
@@ -39,7 +39,7 @@ class FindingsScreen(Screen[None]):
     chart: HistoryChart | None
     snapshot: Snapshot | None = None
     paused = False
-    _departed: tuple[list[ExitedProcess], str] = [], ""  # the grey lines, and the unit their sizes are in
+    _exited: tuple[list[ExitedProcess], str] = [], ""  # the grey lines, and the unit their sizes are in
 
     @property
     def gputop(self) -> GputopApp:
@@ -50,7 +50,7 @@ class FindingsScreen(Screen[None]):
         if self.paused:
             return
         insight = self.gputop.insight
-        self.table.know(insight.knowledge)
+        self.table.know(insight.annotations)
         self.gpus.show_report(report)
         leaks = report.those(Verdict.LEAK)
         note = ""
@@ -61,13 +61,13 @@ class FindingsScreen(Screen[None]):
             self.footer.note = note
             self.footer.update()
 
-    def show_departed(self, now: float) -> None:
+    def show_exited(self, now: float) -> None:
         """Keep the processes that exited lately in the table, as grey lines."""
         journal = self.gputop.insight.journal
         if self.chart is not None:
             self.chart.journal = journal
         minutes = self.gputop.settings.exited_minutes
-        found = journal.departed_since(now - 60 * minutes) if minutes else []
+        found = journal.exited_since(now - 60 * minutes) if minutes else []
         if found:
             # The journal may have read a later snapshot than the screen shows: until that is shown too, one that
             # exited is still listed there, as one that is on a GPU again is.
@@ -78,11 +78,11 @@ class FindingsScreen(Screen[None]):
                 one
                 for one in found
                 if one.process.gpu_uuid in gpus and (one.facts is None or one.facts.key not in listed)
-            ][:MOST_DEPARTED]
+            ][:MOST_EXITED]
         unit = self.gputop.settings.memory_unit
-        if self._departed != (found, unit):
-            self._departed = found, unit
-            self.table.keep_departed(tuple(departed_row(one, unit) for one in found))
+        if self._exited != (found, unit):
+            self._exited = found, unit
+            self.table.keep_exited(tuple(exited_row(one, unit) for one in found))
 
     # -- keys
 
@@ -127,25 +127,29 @@ class FindingsScreen(Screen[None]):
     ) -> None:
         """Ask about signals to *chosen*, and to the holders of those of *refused* that are dead pids."""
         gputop = self.gputop
-        ghosts = [ghost for target, _ in refused if (ghost := gputop.insight.report.ghost(target.key.pid)) is not None]
-        held = [ghost for ghost in ghosts if ghost.targets]
-        dead = {ghost.pid for ghost in ghosts}
+        dead_pids = [
+            dead_pid
+            for target, _ in refused
+            if (dead_pid := gputop.insight.report.dead_pid(target.key.pid)) is not None
+        ]
+        held = [dead_pid for dead_pid in dead_pids if dead_pid.targets]
+        dead = {dead_pid.pid for dead_pid in dead_pids}
         for target, words in refused:
             if target.key.pid not in dead:
                 self.notify(f"{target.key.pid}: {words}", severity="warning", markup=False)
-        for ghost in ghosts:
-            if ghost not in held:
-                self._say_why_not(ghost)
+        for dead_pid in dead_pids:
+            if dead_pid not in held:
+                self._say_why_not(dead_pid)
         if chosen or held:
             self.push_kill(chosen, hidden, holders_as_targets(held))
 
-    def _say_why_not(self, ghost: DeadPid) -> None:
+    def _say_why_not(self, dead_pid: DeadPid) -> None:
         self.gputop.insight.scan_now()
         scan = self.gputop.insight.report.scan
-        if not ghost.scanned or scan is None:
-            words = f"{ghost.pid} is dead; who keeps its memory is being looked for: press F9 again"
+        if not dead_pid.scanned or scan is None:
+            words = f"{dead_pid.pid} is dead; who keeps its memory is being looked for: press F9 again"
         else:
-            words = f"{ghost.pid} is dead and nobody was found to keep its memory: {scan.words()}"
+            words = f"{dead_pid.pid} is dead and nobody was found to keep its memory: {scan.words()}"
         self.notify(words, severity="warning", timeout=8, markup=False)
 
     def push_kill(self, chosen: tuple[Target, ...], hidden: tuple[Target, ...], holders: HoldersAsTargets) -> None:
@@ -154,11 +158,11 @@ class FindingsScreen(Screen[None]):
         gputop = self.gputop
         if gputop.signals is None:
             return
-        targets, inherited, facts = holders
+        targets, held, facts = holders
         known = {target.key for target in chosen}
         every = (*chosen, *(target for target in targets if target.key not in known))
-        extent = SignalScope.HOLDERS if not chosen else SignalScope.TAGGED if len(every) > 1 else SignalScope.PROCESS
-        options: dict[str, Any] = {"extent": extent, "inherited": inherited, "facts": facts}
+        scope = SignalScope.HOLDERS if not chosen else SignalScope.TAGGED if len(every) > 1 else SignalScope.PROCESS
+        options: dict[str, Any] = {"extent": scope, "inherited": held, "facts": facts}
         self.app.push_screen(
             KillScreen(
                 every,
@@ -175,7 +179,7 @@ class FindingsScreen(Screen[None]):
         )
 
 
-def departed_row(one: ExitedProcess, unit: str) -> ProcessRow:
+def exited_row(one: ExitedProcess, unit: str) -> ProcessRow:
     """The line of a process that exited: ``exited 14:02:31 after 3h12``, with its peak as its memory."""
     at = time.strftime("%H:%M:%S", time.localtime(one.exited_at))
     lived = "" if one.lived is None else f" after {units.duration(one.lived)}"

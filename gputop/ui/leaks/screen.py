@@ -180,14 +180,14 @@ class LeaksScreen(Screen[None]):
         chosen = self._chosen()
         if not chosen:
             return
-        targets, inherited, facts = verdicts_as_targets(chosen, self.report)
+        targets, held, facts = verdicts_as_targets(chosen, self.report)
         if not targets:
             self._insight.scan_now()
             self.notify("Nobody is known yet who keeps this memory; looking again.", severity="warning", markup=False)
             return
         from gputop.ui.kill.screen import KillScreen
 
-        extent = SignalScope.TAGGED if len(chosen) > 1 else SignalScope.HOLDERS if inherited else SignalScope.PROCESS
+        scope = SignalScope.TAGGED if len(chosen) > 1 else SignalScope.HOLDERS if held else SignalScope.PROCESS
         insight = self._insight
         self.app.push_screen(
             KillScreen(
@@ -196,8 +196,8 @@ class LeaksScreen(Screen[None]):
                 self._signals,
                 self._snapshot_of,
                 self.view,
-                extent=extent,
-                inherited=inherited,
+                scope=scope,
+                held=held,
                 facts=facts,
                 report_of=lambda: insight.report,
                 scan_now=insight.scan_now,
@@ -320,10 +320,12 @@ class LeaksScreen(Screen[None]):
         else:
             when = time.strftime("%H:%M:%S", time.localtime(self.report.taken_at)) if self.report.taken_at else ""
             words = f"No leak is seen ({when})." if when else "Nothing has been looked at yet."
-            sure = bool(when) and not self.report.unsure and not self.report.ghosts
+            sure = bool(when) and not self.report.unsure and not self.report.dead_pids
             lines = [((words, "good" if sure else "text"),)]
-            for ghost in self.report.ghosts:  # not judged yet: the driver takes a moment to tear down what has ended
-                about = f"{ghost.pid} is dead and still listed ({self.view.memory(ghost.memory_bytes).strip()})"
+            for (
+                dead_pid
+            ) in self.report.dead_pids:  # not judged yet: the driver takes a moment to tear down what has ended
+                about = f"{dead_pid.pid} is dead and still listed ({self.view.memory(dead_pid.memory_bytes).strip()})"
                 lines += [
                     ((part, "ghost"),)
                     for part in wrap(f"{about}: judged when it has stayed so for some seconds", cells)

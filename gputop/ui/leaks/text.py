@@ -16,15 +16,15 @@ def about_verdict(verdict: LeakVerdict, report: LeakReport, view: View, cells: i
     """The rules that hold with their evidence, what would make them wrong, and whom to end."""
     lines: list[Line] = []
     role = VERDICT_ROLES[verdict.verdict]
-    ghost = report.ghost(verdict.process.pid) if verdict.process.start_ticks is None else None
+    dead_pid = report.dead_pid(verdict.process.pid) if verdict.process.start_ticks is None else None
     for finding in verdict.findings:
-        if finding.rule == "R2" and ghost is not None and ghost.holds:
+        if finding.rule == "R2" and dead_pid is not None and dead_pid.holds:
             continue  # told of each holder below
         lines += hanging(finding.rule, f"{finding.words}", cells, role)
     for doubt in verdict.doubts:
         lines += hanging("unless", doubt, cells, "dim")
-    if ghost is not None:
-        lines += about_holders(ghost, report, view, cells)
+    if dead_pid is not None:
+        lines += about_holders(dead_pid, report, view, cells)
     owner = report.owners.get(verdict.process)
     if owner is not None:
         if owner.where:
@@ -34,21 +34,21 @@ def about_verdict(verdict: LeakVerdict, report: LeakReport, view: View, cells: i
     return lines
 
 
-def about_holders(ghost: DeadPid, report: LeakReport, view: View, cells: int) -> list[Line]:
+def about_holders(dead_pid: DeadPid, report: LeakReport, view: View, cells: int) -> list[Line]:
     """Who keeps the memory of a dead pid, the likeliest first."""
     lines: list[Line] = []
-    for hold in ghost.holds:
+    for hold in dead_pid.holds:
         facts = hold.holder.facts
         descriptors = ", ".join(map(str, hold.device.descriptors)) or "mapped"
         sure = "" if hold.certain else " (likely, not proven)"
         called = f"{facts.key.pid} {facts.command or facts.name or ''} ({facts.user or facts.uid})"
         words = f"{called} holds {hold.device.path}, fd {descriptors}: {hold.how}{sure}"
         lines += hanging("R2 held by", words, cells, "text")
-    if ghost.holds:
+    if dead_pid.holds:
         lines += hanging(
-            "to do", f"end {', '.join(str(key.pid) for key in ghost.targets)}: F9 asks first", cells, "accent"
+            "to do", f"end {', '.join(str(key.pid) for key in dead_pid.targets)}: F9 asks first", cells, "accent"
         )
-    elif ghost.scanned and report.scan is not None:
+    elif dead_pid.scanned and report.scan is not None:
         lines += hanging("held by", f"nobody was found: {report.scan.words()}", cells, "warning")
     else:
         lines += hanging("held by", "not looked for yet", cells, "dim")

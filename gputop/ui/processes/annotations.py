@@ -34,36 +34,36 @@ class Annotations:
 
     def __init__(self, report: LeakReport | None = None) -> None:
         self._known: dict[ProcessKey, Annotation] = {}
-        self._ghosts: dict[int, Annotation] = {}
-        self.standouts: Mapping[ProcessKey, str] = {}  # who differs from its peers in a job, and by what
+        self._dead_pids: dict[int, Annotation] = {}
+        self.stragglers: Mapping[ProcessKey, str] = {}  # who differs from its peers in a job, and by what
         if report is None:
             return
         verdicts = {verdict.process: verdict for verdict in report.verdicts}
         for key in {*report.owners, *verdicts}:
             self._known[key] = _about(report.owners.get(key), verdicts.get(key), report.taken_at)
-        for ghost in report.ghosts:
-            verdict = verdicts.get(ProcessKey(ghost.pid, None))
-            pids = [str(key.pid) for key in ghost.targets]
+        for dead_pid in report.dead_pids:
+            verdict = verdicts.get(ProcessKey(dead_pid.pid, None))
+            pids = [str(key.pid) for key in dead_pid.targets]
             held_by = pids[0] + (f" +{len(pids) - 1}" if len(pids) > 1 else "") if pids else ""
             about = _about(None, verdict, report.taken_at)
             user = (verdict.user if verdict is not None else None) or ""
             command = (verdict.command if verdict is not None else None) or ""
-            self._ghosts[ghost.pid] = about._replace(where="dead", held_by=held_by, user=user, command=command)
-        self.standouts = {standout.process: standout.words for standout in report.standouts}
-        for standout in report.standouts:  # ranks of one launcher, which have no other name in common
-            about = self._known.get(standout.process, NOTHING)
+            self._dead_pids[dead_pid.pid] = about._replace(where="dead", held_by=held_by, user=user, command=command)
+        self.stragglers = {straggler.process: straggler.words for straggler in report.stragglers}
+        for straggler in report.stragglers:  # ranks of one launcher, which have no other name in common
+            about = self._known.get(straggler.process, NOTHING)
             if not about.job:
-                self._known[standout.process] = about._replace(job=standout.job)
+                self._known[straggler.process] = about._replace(job=straggler.job)
 
     def of(self, key: ProcessKey, dead: bool) -> Annotation:
         """What is known of a process; of a dead pid, what is known of that."""
-        if dead and key.pid in self._ghosts:
-            return self._ghosts[key.pid]
+        if dead and key.pid in self._dead_pids:
+            return self._dead_pids[key.pid]
         return self._known.get(key, NOTHING)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Annotations) and (
-            (self._known, self._ghosts, self.standouts) == (other._known, other._ghosts, other.standouts)
+            (self._known, self._dead_pids, self.stragglers) == (other._known, other._dead_pids, other.stragglers)
         )
 
     __hash__ = None  # type: ignore[assignment]

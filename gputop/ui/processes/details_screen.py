@@ -144,15 +144,15 @@ class ProcessScreen(ScrollingPage[None]):
                 "log": insight.log,
                 "note": insight.note_signal,
             }
-            ghost = self._ghost()
-            if ghost is not None and ghost.targets:
-                targets, inherited, known = holders_as_targets([ghost])
-                options |= {"extent": SignalScope.HOLDERS, "inherited": inherited, "facts": known}
+            dead_pid = self._dead_pid()
+            if dead_pid is not None and dead_pid.targets:
+                targets, held, known = holders_as_targets([dead_pid])
+                options |= {"extent": SignalScope.HOLDERS, "inherited": held, "facts": known}
         self.app.push_screen(KillScreen(targets, (), self._signals, self._snapshot_of, self.view, **options))
         return True
 
-    def _ghost(self) -> DeadPid | None:
-        return None if self._insight is None else self._insight.report.ghost(self.key.pid)
+    def _dead_pid(self) -> DeadPid | None:
+        return None if self._insight is None else self._insight.report.dead_pid(self.key.pid)
 
     def show_report(self, report: LeakReport) -> None:
         self.draw()
@@ -229,14 +229,14 @@ class ProcessScreen(ScrollingPage[None]):
             return []
         report = self._insight.report
         found = []
-        ghost = self._ghost() if self._gone_at is not None else None
-        key = ProcessKey(self.key.pid, None) if ghost is not None else self.key
+        dead_pid = self._dead_pid() if self._gone_at is not None else None
+        key = ProcessKey(self.key.pid, None) if dead_pid is not None else self.key
         verdict = report.verdict_of(key)
         if verdict is not None:
             title = f"{verdict.verdict.name}: why, and what would make it wrong"
             found.append(Part(title, about_verdict(verdict, report, self.view, cells)))
-        elif ghost is not None:
-            found.append(Part("Who keeps its memory", about_holders(ghost, report, self.view, cells)))
+        elif dead_pid is not None:
+            found.append(Part("Who keeps its memory", about_holders(dead_pid, report, self.view, cells)))
         owner = report.owners.get(self.key)
         if owner is not None:
             rows = [line for label, text in owner.facts() for line in field(label, text, cells, label_cells=22)]
@@ -248,11 +248,12 @@ class ProcessScreen(ScrollingPage[None]):
             found.append(
                 Part("Who is it", rows or [(("nothing stands out: no container, job, unit or terminal", "dim"),)])
             )
-        for standout in report.standouts:
-            if standout.process == self.key:
+        for straggler in report.stragglers:
+            if straggler.process == self.key:
                 found.append(
                     Part(
-                        f"Beside its peers in {standout.job}", [((w, "warning"),) for w in wrap(standout.words, cells)]
+                        f"Beside its peers in {straggler.job}",
+                        [((w, "warning"),) for w in wrap(straggler.words, cells)],
                     )
                 )
         return found

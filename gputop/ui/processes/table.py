@@ -96,16 +96,16 @@ class ProcessTable(LineWidget):
         self._snapshot = snapshot
         self._arrange()
 
-    def know(self, knowledge: Annotations) -> None:
+    def know(self, annotations: Annotations) -> None:
         """Say of the processes what is known of them now."""
-        if knowledge != self._rows.knowledge:
-            self._rows.knowledge = knowledge
+        if annotations != self._rows.annotations:
+            self._rows.annotations = annotations
             self._arrange()
 
-    def keep_departed(self, departed: tuple[ProcessRow, ...]) -> None:
+    def keep_exited(self, exited: tuple[ProcessRow, ...]) -> None:
         """Show these after all others: processes that exited lately."""
-        if departed != self._rows.departed:
-            self._rows.departed = departed
+        if exited != self._rows.exited:
+            self._rows.exited = exited
             self._arrange()
 
     def set_mark(self, mark: Mark | None) -> None:

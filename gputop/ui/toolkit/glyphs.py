@@ -21,7 +21,7 @@ class Glyphs:
     rail_half: str
     rail_rest: str
     track: str  # the empty part of a bar where the background cannot tell it
-    ghost: str
+    dead_pid: str
     unattributed: str
     cached: str
     reserved: str
@@ -51,7 +51,7 @@ UNICODE: Final = Glyphs(
     rail_half="╸",
     rail_rest="─",
     track="·",
-    ghost="†",
+    dead_pid="†",
     unattributed="▒",
     cached="▓",
     reserved="░",
@@ -80,7 +80,7 @@ ASCII: Final = Glyphs(
     rail_half="-",
     rail_rest=" ",
     track=".",
-    ghost="+",
+    dead_pid="+",
     unattributed="%",
     cached="=",
     reserved=":",

@@ -24,7 +24,7 @@ from gputop.ui.view import View
 def run(make: Callable[[View], ViewerScreen[Any]], settings: Settings) -> int:
     """Show what *make* makes until the user quits. Returns the exit status: 1 where no file could be read."""
     app = ViewerApp(make, settings)
-    app.ending_signals = exit_signals.EndingSignals()
+    app.termination_signals = exit_signals.EndingSignals()
     exit_signals.end_with_terminal()
     app.run(mouse=settings.mouse)
     return app.return_code or 0
@@ -41,7 +41,7 @@ class ViewerApp(ReportingApp[None]):
         Binding("ctrl+c", "quit", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", show=False, priority=True),
     ]
-    ending_signals: exit_signals.EndingSignals | None = None
+    termination_signals: exit_signals.EndingSignals | None = None
 
     def __init__(self, make: Callable[[View], ViewerScreen[Any]], settings: Settings) -> None:
         os.environ.pop("NO_COLOR", None)  # colours off is a theme of its own
@@ -63,8 +63,8 @@ class ViewerApp(ReportingApp[None]):
         return self._make(self.view)
 
     def on_mount(self) -> None:
-        if self.ending_signals is not None:
-            self.ending_signals.hand_over(lambda status: self.exit(return_code=status))
+        if self.termination_signals is not None:
+            self.termination_signals.hand_over(lambda status: self.exit(return_code=status))
 
     async def action_quit(self) -> None:
         self.exit(return_code=0)

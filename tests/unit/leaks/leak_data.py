@@ -43,7 +43,7 @@ def facts(**values: Any) -> HostFacts:
 
 
 _FACTS = frozenset(HostFacts.__dataclass_fields__)
-_CIRCUMSTANCES = frozenset(ProcessContext.__dataclass_fields__) - {"facts"}
+_CONTEXT = frozenset(ProcessContext.__dataclass_fields__) - {"facts"}
 _OWNER = frozenset(Owner.__dataclass_fields__)
 
 
@@ -57,10 +57,10 @@ def case(**values: Any) -> Case:
         "group_leader_exists": True,
         "ignores_hangup": False,
         "has_terminal": True,
-    } | {name: value for name, value in values.items() if name in _CIRCUMSTANCES and name != "owner"}
+    } | {name: value for name, value in values.items() if name in _CONTEXT and name != "owner"}
     host = facts(**{name: value for name, value in values.items() if name in _FACTS})
     made = Case(
-        circumstances=ProcessContext(host, NOW, owner=owner, **around),
+        context=ProcessContext(host, NOW, owner=owner, **around),
         memory=((GPU, 20 * GIB),),
         gpu_bytes=140 * GIB,
         first_seen=NOW - 9 * HOUR,

@@ -37,9 +37,9 @@ def dead(pid: int, gib: float) -> GpuProcess:
 
 def test_used_is_the_living_the_dead_and_the_rest() -> None:
     parts = attribute(gpu(20), [on(1, 8), on(2, 4), dead(3, 5)])
-    assert (parts.living, parts.ghosts, parts.unattributed, parts.shared) == (12 * GIB, 5 * GIB, 3 * GIB, 0)
-    assert parts.living is not None and parts.ghosts is not None and parts.unattributed is not None
-    assert parts.living + parts.ghosts + parts.unattributed == parts.used
+    assert (parts.living, parts.dead_pids, parts.unattributed, parts.shared) == (12 * GIB, 5 * GIB, 3 * GIB, 0)
+    assert parts.living is not None and parts.dead_pids is not None and parts.unattributed is not None
+    assert parts.living + parts.dead_pids + parts.unattributed == parts.used
     assert (parts.reserved, parts.free, parts.unknown) == (GIB, 100 * GIB, None)
 
 

@@ -49,8 +49,8 @@ def test_a_killed_parents_memory_is_kept_by_its_child_and_freed_with_it(box: Box
         parent.wait()
         assert box.listed() == {parent.pid}, "the driver goes on listing the dead pid"
         assert box.used() >= CONTEXT
-        ghosts = box.look().ghosts
-        assert [ghost.pid for ghost in ghosts] == [parent.pid] and ghosts[0].memory_bytes == CONTEXT
+        dead_pids = box.look().dead_pids
+        assert [dead_pid.pid for dead_pid in dead_pids] == [parent.pid] and dead_pids[0].memory_bytes == CONTEXT
         verdict = the_one(box.look(later=6))
         assert verdict.verdict is Verdict.LEAK and verdict.rules == ("R1", "R2")
         assert verdict.targets == (key_of(heir),), "the child is the one to end"
@@ -61,14 +61,14 @@ def test_a_killed_parents_memory_is_kept_by_its_child_and_freed_with_it(box: Box
         os.kill(heir, signal.SIGKILL)
         box.until(lambda snapshot: not snapshot.processes, "the memory to come back")
         assert box.used() < CONTEXT
-        assert box.look().verdicts == box.look().ghosts == ()
+        assert box.look().verdicts == box.look().dead_pids == ()
 
 
 def test_the_workers_of_a_living_loader_are_nobodys_leak(box: Box) -> None:
     with box.parent(4, start_new_session=True) as (parent, workers):
         box.lists(parent.pid)
         report = box.look(scan=True)
-        assert report.verdicts == report.ghosts == ()
+        assert report.verdicts == report.dead_pids == ()
         assert report.scan is not None
         assert {holder.key.pid for holder in report.scan.holders} == {parent.pid, *workers}
         assert box.look(later=DAY).those(Verdict.LEAK, Verdict.SUSPECT, Verdict.STUCK) == ()
@@ -110,7 +110,7 @@ def test_workers_of_a_parent_that_died_before_gputop_came_are_likely_holders(box
         assert "likely, not proven" in words(verdict) and "was dead already at" in words(verdict)
 
 
-def test_a_living_processs_workers_are_not_taken_for_a_ghosts_holders(box: Box) -> None:
+def test_a_living_processs_workers_are_not_taken_for_a_dead_pids_holders(box: Box) -> None:
     with box.parent(2, start_new_session=True) as (dead, heirs), box.parent(2) as (alive, workers):
         box.lists(dead.pid)
         box.lists(alive.pid, while_alive=True)
@@ -120,7 +120,7 @@ def test_a_living_processs_workers_are_not_taken_for_a_ghosts_holders(box: Box) 
         box.look()
         verdict = the_one(box.look(later=6))
         assert {key.pid for key in verdict.targets} == set(heirs)
-        assert not {alive.pid, *workers} & {hold.holder.key.pid for hold in box.look().ghosts[0].holds}
+        assert not {alive.pid, *workers} & {hold.holder.key.pid for hold in box.look().dead_pids[0].holds}
 
 
 def test_a_stopped_process_keeps_its_memory_and_sigterm_stays_pending(box: Box) -> None:
@@ -170,7 +170,7 @@ def test_a_consumer_of_cuda_ipc_that_outlives_its_producer_is_no_leak(box: Box) 
         box.gpu.process(consumer.pid, memory=5730 * MIB, while_alive=True)
         box.until(lambda s: [p.memory_bytes for p in s.processes] == [5730 * MIB], "the consumer's entry to grow")
         report = box.look(later=DAY)
-        assert report.ghosts == () and report.those(Verdict.LEAK, Verdict.SUSPECT) == ()
+        assert report.dead_pids == () and report.those(Verdict.LEAK, Verdict.SUSPECT) == ()
 
 
 def test_a_process_that_is_told_to_end_is_unlisted(box: Box) -> None:

@@ -154,7 +154,7 @@ def test_there_are_enough_pairs() -> None:
 def test_who_is_passed_over_quickly_would_have_got_no_verdict(made: Facts) -> None:
     built = case(**made)
     idle = 0.0 if built.idle_since is None else NOW - built.idle_since
-    if nothing_to_ask(built.facts, built.circumstances, bool(built.parent_changes), idle, SETTINGS):
+    if nothing_to_ask(built.facts, built.context, bool(built.parent_changes), idle, SETTINGS):
         assert verdict_of(built) is None
 
 
@@ -224,7 +224,7 @@ def hold(pid: int, certain: bool = True) -> HolderEvidence:
     return HolderEvidence(holder, device, "process group 50211" if certain else "holds the device", certain)
 
 
-def ghost(*holds: HolderEvidence, ago: float = HOUR, **values: Any) -> DeadPid:
+def dead_pid(*holds: HolderEvidence, ago: float = HOUR, **values: Any) -> DeadPid:
     given: dict[str, Any] = {"pid": 50211, "memory": ((GPU, 38 * GIB),), "since": NOW - ago, "scanned": True}
     return DeadPid(**(given | {"holds": holds} | values))
 
@@ -233,12 +233,14 @@ def scan(**values: Any) -> HolderScan:
     return HolderScan(**({"taken_at": NOW, "took": 0.1, "holders": (), "inspected": 400} | values))
 
 
-def ghost_verdict(made: DeadPid, seen: HolderScan | None = None) -> LeakVerdict | None:
+def dead_pid_verdict(made: DeadPid, seen: HolderScan | None = None) -> LeakVerdict | None:
     return judge_dead_pid(made, SETTINGS, NOW, {GPU: "GPU 1"}, seen)
 
 
 def test_a_dead_pid_with_memory_is_a_leak_and_its_holders_the_targets() -> None:
-    verdict = ghost_verdict(ghost(hold(50377), hold(50378), known=facts(key=ProcessKey(50211, 7)), saw_death=True))
+    verdict = dead_pid_verdict(
+        dead_pid(hold(50377), hold(50378), known=facts(key=ProcessKey(50211, 7)), saw_death=True)
+    )
     assert verdict is not None and verdict.verdict is LEAK and verdict.rules == ("R1", "R2")
     assert [key.pid for key in verdict.targets] == [50377, 50378]
     assert verdict.process == ProcessKey(50211, None) and verdict.command == "python train.py --config a.yaml"
@@ -248,34 +250,34 @@ def test_a_dead_pid_with_memory_is_a_leak_and_its_holders_the_targets() -> None:
 
 
 def test_a_pid_that_died_a_moment_ago_is_no_leak_yet() -> None:
-    assert ghost_verdict(ghost(hold(50377), ago=3.0)) is None
+    assert dead_pid_verdict(dead_pid(hold(50377), ago=3.0)) is None
 
 
 def test_likely_holders_are_targets_only_where_none_is_certain() -> None:
-    both = ghost_verdict(ghost(hold(50377), hold(60000, certain=False)))
-    likely = ghost_verdict(ghost(hold(60000, certain=False)))
+    both = dead_pid_verdict(dead_pid(hold(50377), hold(60000, certain=False)))
+    likely = dead_pid_verdict(dead_pid(hold(60000, certain=False)))
     assert both is not None and [key.pid for key in both.targets] == [50377]
     assert likely is not None and [key.pid for key in likely.targets] == [60000]
     assert "likely, not proven" in words_of(likely)
 
 
-def test_a_ghost_without_holders_says_how_many_could_not_be_looked_at() -> None:
-    verdict = ghost_verdict(ghost(), scan(denied=(("root", 37), ("bob", 2))))
+def test_a_dead_pid_without_holders_says_how_many_could_not_be_looked_at() -> None:
+    verdict = dead_pid_verdict(dead_pid(), scan(denied=(("root", 37), ("bob", 2))))
     assert verdict is not None and verdict.targets == ()
     assert any("37 of root, 2 of bob not permitted: run gputop as root" in doubt for doubt in verdict.doubts)
 
 
-def test_a_ghost_that_nobody_holds_though_all_were_looked_at_is_the_drivers() -> None:
-    verdict = ghost_verdict(ghost(), scan())
+def test_a_dead_pid_that_nobody_holds_though_all_were_looked_at_is_the_drivers() -> None:
+    verdict = dead_pid_verdict(dead_pid(), scan())
     assert "nobody holds the device any more (400 processes inspected)" in words_of(verdict)
 
 
 def test_a_hundred_holders_are_counted_not_listed() -> None:
-    verdict = ghost_verdict(ghost(*(hold(60000 + n) for n in range(126))))
+    verdict = dead_pid_verdict(dead_pid(*(hold(60000 + n) for n in range(126))))
     assert verdict is not None and len(verdict.targets) == 126 and len(verdict.findings) < 12
     assert "118 more processes hold it likewise" in words_of(verdict)
 
 
-def test_an_ignored_users_ghost_is_not_reported() -> None:
-    made = ghost(hold(50377), known=facts())
+def test_an_ignored_users_dead_pid_is_not_reported() -> None:
+    made = dead_pid(hold(50377), known=facts())
     assert judge_dead_pid(made, Settings(leak_ignore=("user:ml",)), NOW, {}) is None

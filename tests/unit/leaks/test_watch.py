@@ -50,9 +50,9 @@ class Demo:
 
     # the investigator, counted
 
-    def circumstances(self, facts: HostFacts) -> ProcessContext | None:
+    def context(self, facts: HostFacts) -> ProcessContext | None:
         self.asked.append(facts.key.pid)
-        return self.machine.investigator.circumstances(facts)
+        return self.machine.investigator.context(facts)
 
     def owner(self, facts: HostFacts) -> Owner:
         return self.machine.investigator.owner(facts)
@@ -76,9 +76,9 @@ def test_a_healthy_machine_is_never_scanned() -> None:
     assert report.those(Verdict.LEAK, Verdict.SUSPECT, Verdict.STUCK) == ()
 
 
-def test_a_ghost_is_scanned_for_at_once_and_then_less_and_less_often() -> None:
+def test_a_dead_pid_is_scanned_for_at_once_and_then_less_and_less_often() -> None:
     demo = Demo("leak")
-    assert len(demo.step().ghosts) == 2 and demo.scans == [False]
+    assert len(demo.step().dead_pids) == 2 and demo.scans == [False]
     for _ in range(int(sum(SCAN_SECONDS)) + 5):
         demo.step()
     assert len(demo.scans) == 1 + len(SCAN_SECONDS)
@@ -90,7 +90,7 @@ def test_a_scan_on_demand_reads_maps_too() -> None:
     assert demo.scans == [True] and report.scan is not None and report.scan.with_maps
 
 
-def test_the_demos_ghosts_name_their_holders_and_what_frees_them() -> None:
+def test_the_demos_dead_pids_name_their_holders_and_what_frees_them() -> None:
     demo = Demo("leak")
     demo.step()
     report = demo.step(6.0)
@@ -112,7 +112,7 @@ def test_when_the_holders_are_ended_the_report_is_clean() -> None:
             hold.send(signal.SIGKILL)
     demo.step(2.0)
     report = demo.step(2.0)
-    assert report.ghosts == () and report.those(Verdict.LEAK) == ()
+    assert report.dead_pids == () and report.those(Verdict.LEAK) == ()
 
 
 def test_processes_are_looked_at_at_once_and_again_after_ten_seconds() -> None:
@@ -170,7 +170,7 @@ def test_the_thread_reports_what_is_new_and_only_that(watched: tuple[Demo, LeakW
     demo, watch, reports = watched
     watch.observe(demo.snapshot())
     wait_for(lambda: reports, "a report")
-    assert watch.latest.ghosts and reports[0].ghosts
+    assert watch.latest.dead_pids and reports[0].dead_pids
     watch.observe(demo.snapshot(6.0))
     wait_for(lambda: watch.latest.those(Verdict.LEAK), "verdicts")
     assert reports[-1] is watch.latest
@@ -185,7 +185,7 @@ def test_a_fault_is_told_and_the_watch_goes_on(watched: tuple[Demo, LeakWatch, l
     assert watch.latest.unsure[0].startswith("internal error: TypeError")
     demo.scan = real  # type: ignore[method-assign]
     watch.observe(demo.snapshot(1.0))
-    wait_for(lambda: watch.latest.ghosts, "the next report")
+    wait_for(lambda: watch.latest.dead_pids, "the next report")
 
 
 def test_whoever_feeds_the_thread_never_waits(watched: tuple[Demo, LeakWatch, list[LeakReport]]) -> None:
@@ -206,7 +206,7 @@ def test_whoever_feeds_the_thread_never_waits(watched: tuple[Demo, LeakWatch, li
     for _ in range(1000):
         watch.observe(snapshot)
         watch.scan_now()
-        assert watch.latest.ghosts == ()
+        assert watch.latest.dead_pids == ()
     assert time.monotonic() - started < 5
     go_on.set()
-    wait_for(lambda: watch.latest.ghosts, "the report")
+    wait_for(lambda: watch.latest.dead_pids, "the report")

@@ -260,7 +260,7 @@ def test_in_a_job_or_behind_another_user_nothing_is_claimed() -> None:
 
 def look(pid: int) -> ProcessContext:
     reader = ProcHostReader()
-    found = ProcInvestigator(reader.facts_of).circumstances(reader.read([pid])[pid])
+    found = ProcInvestigator(reader.facts_of).context(reader.read([pid])[pid])
     reader.close()
     assert found is not None and found.facts.key == key_of(pid)
     return found
@@ -305,7 +305,7 @@ def test_a_slurm_job_lives_as_long_as_a_cgroup_of_it(tmp_path: Path) -> None:
         facts = reader.read([process.pid])[process.pid]
 
         def lives() -> bool | None:
-            found = ProcInvestigator(reader.facts_of, cgroups=tmp_path).circumstances(facts)
+            found = ProcInvestigator(reader.facts_of, cgroups=tmp_path).context(facts)
             assert found is not None and found.slurm_job_claimed == "88123"
             return found.slurm_job_lives
 
@@ -329,11 +329,11 @@ def test_of_another_users_process_is_told_what_anybody_may_see() -> None:
         assert as_nobody(peep) == [False, None, True, True]
 
 
-def test_a_process_that_is_gone_has_no_circumstances() -> None:
+def test_a_process_that_is_gone_has_no_context() -> None:
     reader = ProcHostReader()
     with child() as process:
         facts = reader.read([process.pid])[process.pid]
-    assert ProcInvestigator(reader.facts_of).circumstances(facts) is None
+    assert ProcInvestigator(reader.facts_of).context(facts) is None
     reader.close()
 
 

@@ -41,7 +41,7 @@ def test_start_and_exit_with_peak_and_life_span() -> None:
     (end,) = story.see(process(1), after=60)
     assert end.kind is Kind.EXIT
     assert end.words.startswith("2 python b.py (cv) exited after 1m03; peak 1.5G on GPU 0")
-    (gone,) = story.journal.departed
+    (gone,) = story.journal.exited
     assert gone.process.memory_bytes == 1.5 * GIB and gone.exited_at == TAKEN_AT + story.at
     assert gone.lived == pytest.approx(63)
 
@@ -61,7 +61,7 @@ def test_dead_pid_that_keeps_its_memory_is_told_when_it_dies_and_when_it_is_free
     assert dead.kind is Kind.DEAD and "the driver still lists it with 38.0G" in dead.words
     (freed,) = story.see()
     assert freed.kind is Kind.FREED and "38.0G" in freed.words
-    (gone,) = story.journal.departed
+    (gone,) = story.journal.exited
     assert gone.process.pid == 7 and gone.exited_at == died_at and gone.process.memory_bytes == 38 * GIB
 
 
@@ -69,7 +69,7 @@ def test_dead_pid_that_nobody_saw_alive_has_not_exited_when_its_memory_is_back()
     story = Story()
     story.see(process(7, gib=38, host=None, exists=False))
     (freed,) = story.see()
-    assert freed.kind is Kind.FREED and not story.journal.departed
+    assert freed.kind is Kind.FREED and not story.journal.exited
 
 
 def test_loading_in_many_steps_is_one_jump_and_a_slow_rise_is_none() -> None:
@@ -155,7 +155,7 @@ def test_memory_of_the_journal_is_bounded() -> None:
     story.see()
     for pid in range(2, 3000, 2):
         story.see(process(pid))
-    assert len(story.journal.events) == 1000 and len(story.journal.departed) == 256
+    assert len(story.journal.events) == 1000 and len(story.journal.exited) == 256
 
 
 def test_names_from_outside_are_only_shown() -> None:

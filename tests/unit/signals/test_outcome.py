@@ -56,7 +56,7 @@ class Scene:
         ]
         for target in targets:
             self.holds[target.key.pid] = Told(target)
-        self.endings = Terminations(targets, self.snapshot(), clock=lambda: self.now, wall=lambda: self.now)
+        self.terminations = Terminations(targets, self.snapshot(), clock=lambda: self.now, wall=lambda: self.now)
 
     def snapshot(self) -> Snapshot:
         def used(index: int) -> int:
@@ -75,8 +75,8 @@ class Scene:
         return hold
 
     def send(self, number: int = signal.SIGTERM) -> None:
-        self.endings.take(self)
-        self.endings.send(number, None, self.snapshot())
+        self.terminations.take(self)
+        self.terminations.send(number, None, self.snapshot())
 
     def exit(self, pid: int, still_used: bool = False, still_listed: bool = False) -> None:
         self.told(pid).gone = True
@@ -90,30 +90,30 @@ class Scene:
 
     def go_on(self, seconds: float) -> None:
         self.now += seconds
-        self.endings.watch()
-        self.endings.look(self.snapshot())
+        self.terminations.watch()
+        self.terminations.look(self.snapshot())
 
     def stage(self, n: int = 0) -> TerminationState:
-        return self.endings.all[n].stage
+        return self.terminations.all[n].stage
 
     def words(self, n: int = 0) -> str:
-        return self.endings.words(self.endings.all[n])
+        return self.terminations.words(self.terminations.all[n])
 
 
 def test_exited_and_memory_back_is_said_with_gib_gpu_and_seconds() -> None:
     scene = Scene(process(10, 1, 37.9))
     scene.send()
     scene.now += 0.3
-    scene.endings.watch()
+    scene.terminations.watch()
     assert scene.stage() is TerminationState.RUNNING
     scene.exit(10)
-    scene.endings.watch()
+    scene.terminations.watch()
     assert scene.stage() is TerminationState.EXITED
     scene.now += 0.2
-    scene.endings.look(scene.snapshot())
+    scene.terminations.look(scene.snapshot())
     assert scene.stage() is TerminationState.RELEASED
     assert scene.words() == "exited 0.3 s after SIGTERM; released 37.9G on GPU 1 in 0.5 s"
-    assert not scene.endings.pending
+    assert not scene.terminations.pending
 
 
 def test_snapshot_from_before_the_exit_proves_nothing() -> None:
@@ -122,8 +122,8 @@ def test_snapshot_from_before_the_exit_proves_nothing() -> None:
     scene.exit(10)
     old = scene.snapshot()
     scene.now += 0.3
-    scene.endings.watch()
-    scene.endings.look(old)
+    scene.terminations.watch()
+    scene.terminations.look(old)
     assert scene.stage() is TerminationState.EXITED
 
 
@@ -147,7 +147,7 @@ def test_memory_that_stays_used_is_not_called_released(how: dict[str, bool], wor
 
 def test_another_process_that_grows_meanwhile_does_not_hide_the_release() -> None:
     scene = Scene(process(10, 0, 38), process(11, 0, 1))
-    scene.endings.all.pop()
+    scene.terminations.all.pop()
     scene.send()
     scene.exit(10)
     scene.processes[0] = replace(scene.processes[0], memory_bytes=60 * GIB)
@@ -166,7 +166,7 @@ def test_pid_given_to_a_new_process_is_not_taken_for_the_old_one() -> None:
 
 def test_process_on_two_gpus_waits_for_both() -> None:
     scene = Scene(process(10, 0, 8), process(10, 1, 9))
-    assert scene.endings.freed_by_gpu(scene.endings.all) == {GPU0: 8 * GIB, GPU1: 9 * GIB}
+    assert scene.terminations.freed_by_gpu(scene.terminations.all) == {GPU0: 8 * GIB, GPU1: 9 * GIB}
     scene.send()
     second = scene.processes[1]
     scene.exit(10)
@@ -189,7 +189,7 @@ def test_process_on_two_gpus_waits_for_both() -> None:
 )
 def test_refused_hold_is_never_sent_anything(outcome: Outcome, stage: TerminationState) -> None:
     scene = Scene(process(10), process(11))
-    target = scene.endings.all[0].target
+    target = scene.terminations.all[0].target
     scene.holds[10] = Result(target, outcome, "why not")
     scene.send()
     assert (scene.stage(0), scene.words(0)) == (stage, "why not")
@@ -213,13 +213,13 @@ def test_stopped_process_is_not_continued_by_other_signals(number: int) -> None:
 def test_survivors_are_named_only_after_the_grace_time_and_not_after_sigkill() -> None:
     scene = Scene(process(10))
     scene.send()
-    assert scene.endings.survivors == []
+    assert scene.terminations.survivors == []
     scene.now += GRACE
-    assert scene.endings.survivors == scene.endings.all
+    assert scene.terminations.survivors == scene.terminations.all
     assert scene.words() == f"sent; still running after {GRACE:.0f} s"
-    scene.endings.send(signal.SIGKILL, scene.endings.survivors)
+    scene.terminations.send(signal.SIGKILL, scene.terminations.survivors)
     scene.now += GRACE
-    assert scene.endings.survivors == []
+    assert scene.terminations.survivors == []
 
 
 def test_memory_without_figures_is_called_gone_from_the_list_only() -> None:
@@ -235,33 +235,33 @@ def test_lost_gpu_never_proves_a_release() -> None:
     scene.send()
     scene.exit(10)
     scene.now += 1
-    scene.endings.watch()
+    scene.terminations.watch()
     lost = replace(scene.snapshot(), gpus=(replace(gpu(0), read_at=scene.now, error="lost"),))
-    scene.endings.look(lost)
+    scene.terminations.look(lost)
     assert scene.stage() is TerminationState.EXITED
 
 
 def test_process_that_exits_while_the_dialog_is_open_is_told() -> None:
     scene = Scene(process(10))
-    scene.endings.take(scene)
+    scene.terminations.take(scene)
     scene.told(10).gone = True
-    scene.endings.watch()
+    scene.terminations.watch()
     assert scene.words() == "exited by itself, nothing sent"
-    scene.endings.send(signal.SIGTERM)
+    scene.terminations.send(signal.SIGTERM)
     assert scene.told(10).sent == []
 
 
 def test_holds_are_let_go_of() -> None:
     scene = Scene(process(10))
-    scene.endings.take(scene)
-    scene.endings.close()
+    scene.terminations.take(scene)
+    scene.terminations.close()
     assert scene.told(10).closed
 
 
 def test_pid_without_a_start_time_is_one_target() -> None:
     dead = replace(process(10, 0, 38), host=None, exists=False)
-    endings = Terminations([Target(ProcessKey(10, None))], Snapshot(1.0, gpus=(gpu(0),), processes=(dead,)))
-    assert endings.all[0].memory_bytes == 38 * GIB
+    terminations = Terminations([Target(ProcessKey(10, None))], Snapshot(1.0, gpus=(gpu(0),), processes=(dead,)))
+    assert terminations.all[0].memory_bytes == 38 * GIB
 
 
 def test_used_memory_is_told_by_how_much_it_fell_and_in_what_time() -> None:
@@ -270,45 +270,45 @@ def test_used_memory_is_told_by_how_much_it_fell_and_in_what_time() -> None:
     scene.now += 0.3
     scene.exit(10)
     scene.go_on(0.2)
-    assert scene.endings.fallen_words() == ["GPU 1: used fell by 38.0G in 0.5 s, from 38.0G to 0M"]
+    assert scene.terminations.fallen_words() == ["GPU 1: used fell by 38.0G in 0.5 s, from 38.0G to 0M"]
 
 
-def ghost_scene() -> Scene:
+def dead_pid_scene() -> Scene:
     """A dead pid with 38 GiB on GPU 1, which process 20 keeps though it is on no GPU itself."""
     scene = Scene(replace(process(50211, 1, 38), host=None, exists=False))
-    target = Target(ProcessKey(20, 200), "cv", "worker", kin=True)
+    target = Target(ProcessKey(20, 200), "cv", "worker", related=True)
     scene.holds = {20: Told(target)}
-    scene.endings = Terminations(
+    scene.terminations = Terminations(
         [target], scene.snapshot(), clock=lambda: scene.now, wall=lambda: scene.now,
-        inherited=[HeldMemory(50211, {GPU1: 38 * GIB})],
+        held=[HeldMemory(50211, {GPU1: 38 * GIB})],
     )  # fmt: skip
     return scene
 
 
 def test_memory_of_a_dead_pid_is_back_when_its_last_holder_has_ended() -> None:
-    scene = ghost_scene()
+    scene = dead_pid_scene()
     scene.send()
-    assert scene.endings.freed_by_gpu(scene.endings.all) == {GPU1: 38 * GIB}
+    assert scene.terminations.freed_by_gpu(scene.terminations.all) == {GPU1: 38 * GIB}
     scene.now += 0.3
     scene.told(20).gone = True
-    scene.endings.watch()
-    assert scene.endings.pending and "waiting for it" in scene.endings.inherited_words(scene.endings.inherited[0])
+    scene.terminations.watch()
+    assert scene.terminations.pending and "waiting for it" in scene.terminations.held_words(scene.terminations.held[0])
     scene.processes.clear()
     scene.go_on(0.4)
-    assert not scene.endings.pending
-    words = scene.endings.inherited_words(scene.endings.inherited[0])
+    assert not scene.terminations.pending
+    words = scene.terminations.held_words(scene.terminations.held[0])
     assert words == "38.0G of dead 50211 on GPU 1: came back in 0.7 s"
 
 
 def test_dead_pid_that_others_still_hold_is_said_and_offered() -> None:
-    scene = ghost_scene()
+    scene = dead_pid_scene()
     scene.send()
     scene.told(20).gone = True
-    scene.endings.watch()
-    assert scene.endings.kept == []
+    scene.terminations.watch()
+    assert scene.terminations.kept == []
     scene.go_on(VERIFY_WAIT + 1)
-    assert scene.endings.kept == [50211] and not scene.endings.pending
-    assert "still held, others keep it" in scene.endings.inherited_words(scene.endings.inherited[0])
+    assert scene.terminations.kept == [50211] and not scene.terminations.pending
+    assert "still held, others keep it" in scene.terminations.held_words(scene.terminations.held[0])
 
 
 def test_process_that_a_supervisor_started_again_is_told() -> None:
@@ -322,8 +322,8 @@ def test_process_that_a_supervisor_started_again_is_told() -> None:
 
 def test_namesake_that_ran_before_is_not_taken_for_a_restart() -> None:
     scene = Scene(process(10, 1, 38, command="vllm serve"), process(11, 0, 38, command="vllm serve"))
-    scene.endings.take(scene)
-    scene.endings.send(signal.SIGTERM, scene.endings.all[:1], scene.snapshot())
+    scene.terminations.take(scene)
+    scene.terminations.send(signal.SIGTERM, scene.terminations.all[:1], scene.snapshot())
     scene.exit(10)
     scene.go_on(0.5)
     assert "started again" not in scene.words()

@@ -22,7 +22,7 @@ from gputop.signals.protocol import Target
 from gputop.signals.scope import SignalScope, related_among
 from gputop.signals.sender import ProcSignals
 from gputop.signals.state import TerminationState
-from gputop.signals.termination import GracefulTermination, TerminationStep, scope
+from gputop.signals.termination import GracefulTermination, TerminationStep, with_related
 from tests.unit.children import in_new_pid_namespace, key_of, root, state_of, wait_for
 
 #: A leader in a session of its own: a child in its group, a grandchild, a child in a group of its own, one in a session
@@ -100,17 +100,17 @@ def family() -> Iterator[Family]:
         (SignalScope.PROCESS, set()),
     ],
 )
-def test_scope_takes_in_who_it_says(family: Family, extent: SignalScope, members: set[str]) -> None:
-    kin = ProcSignals().kin([family.keys["leader"]]).of(extent)
-    assert family.names({facts.key for facts in kin}) == members
-    assert {facts.key.pid for facts in kin} == {family.pids[name] for name in members}, "nobody else's"
-    assert all(facts.command and facts.user and facts.uid == os.geteuid() for facts in kin)
+def test_scope_takes_in_who_it_says(family: Family, scope: SignalScope, members: set[str]) -> None:
+    related = ProcSignals().related([family.keys["leader"]]).of(scope)
+    assert family.names({facts.key for facts in related}) == members
+    assert {facts.key.pid for facts in related} == {family.pids[name] for name in members}, "nobody else's"
+    assert all(facts.command and facts.user and facts.uid == os.geteuid() for facts in related)
 
 
-def test_kin_of_a_pid_that_is_another_ones_by_now_is_empty(family: Family) -> None:
+def test_related_of_a_pid_that_is_another_ones_by_now_is_empty(family: Family) -> None:
     ticks = family.keys["leader"].start_ticks or 0
-    kin = ProcSignals().kin([ProcessKey(family.pids["leader"], ticks - 1)])
-    assert kin.descendants == kin.group == kin.session == ()
+    related = ProcSignals().related([ProcessKey(family.pids["leader"], ticks - 1)])
+    assert related.descendants == related.group == related.session == ()
 
 
 def test_parent_that_started_after_its_child_is_no_parent() -> None:
@@ -119,63 +119,66 @@ def test_parent_that_started_after_its_child_is_no_parent() -> None:
     assert related_among([old, new_bearer], [new_bearer.key]).descendants == ()
 
 
-def _course(family: Family, extent: SignalScope, grace: float, log: ActionLog | None = None) -> GracefulTermination:
+def _graceful(family: Family, scope: SignalScope, grace: float, log: ActionLog | None = None) -> GracefulTermination:
     signals = ProcSignals()
-    chosen = [Target(family.keys["leader"], "me", "leader", kin=True)]
-    targets, facts = scope(chosen, signals.kin([family.keys["leader"]]).of(extent))
-    endings = Terminations(targets, Snapshot(time.time()), facts=facts, log=log)
-    endings.take(signals)
-    assert not endings.those(TerminationState.REFUSED, TerminationState.GONE)
-    return GracefulTermination(endings, signals, extent, grace)
+    chosen = [Target(family.keys["leader"], "me", "leader", related=True)]
+    targets, facts = with_related(chosen, signals.related([family.keys["leader"]]).of(scope))
+    terminations = Terminations(targets, Snapshot(time.time()), facts=facts, log=log)
+    terminations.take(signals)
+    assert not terminations.those(TerminationState.REFUSED, TerminationState.GONE)
+    return GracefulTermination(terminations, signals, scope, grace)
 
 
-def _run(course: GracefulTermination) -> None:
+def _run(graceful: GracefulTermination) -> None:
     end = time.monotonic() + 30
-    while course.step is not TerminationStep.DONE:
+    while graceful.step is not TerminationStep.DONE:
         assert time.monotonic() < end
-        if course.due:
-            course.act(Snapshot(time.time()))
-        course.endings.watch()
+        if graceful.due:
+            graceful.act(Snapshot(time.time()))
+        graceful.terminations.watch()
         time.sleep(0.01)
 
 
 @pytest.mark.parametrize("extent", [SignalScope.DESCENDANTS, SignalScope.GROUP, SignalScope.SESSION])
-def test_course_ends_the_whole_scope_and_nobody_else(family: Family, extent: SignalScope) -> None:
-    members = {facts.key for facts in ProcSignals().kin([family.keys["leader"]]).of(extent)}
+def test_graceful_ends_the_whole_scope_and_nobody_else(family: Family, scope: SignalScope) -> None:
+    members = {facts.key for facts in ProcSignals().related([family.keys["leader"]]).of(scope)}
     outside = family.keys.keys() - {"leader"} - family.names(members)
-    course = _course(family, extent, grace=5)
-    _run(course)
+    graceful = _graceful(family, scope, grace=5)
+    _run(graceful)
     family.process.wait(10)
     wait_for(lambda: family.alive() == set(outside), "the scope to end")
-    wait_for(lambda: (course.endings.watch(), not course.endings.those(TerminationState.RUNNING))[1], "it to be seen")
-    course.endings.close()
+    wait_for(
+        lambda: (graceful.terminations.watch(), not graceful.terminations.those(TerminationState.RUNNING))[1],
+        "it to be seen",
+    )
+    graceful.terminations.close()
 
 
 def test_who_ignores_sigterm_gets_sigkill_after_the_grace_time() -> None:
     family = Family("ignore")
     try:
-        course = _course(family, SignalScope.DESCENDANTS, grace=0.5)
-        course.act(None)
-        course.endings.watch()
-        assert course.step is TerminationStep.OTHERS
-        _run(course)
+        graceful = _graceful(family, SignalScope.DESCENDANTS, grace=0.5)
+        graceful.act(None)
+        graceful.terminations.watch()
+        assert graceful.step is TerminationStep.OTHERS
+        _run(graceful)
         wait_for(lambda: family.process.poll() is not None and not family.alive(), "all to end")
-        numbers = {e.number for e in course.endings.all if e.target.key != family.keys["leader"]}
+        numbers = {e.number for e in graceful.terminations.all if e.target.key != family.keys["leader"]}
         assert numbers == {signal.SIGKILL}
-        course.endings.close()
+        graceful.terminations.close()
     finally:
         family.end()
 
 
 def test_leader_is_asked_first_and_the_others_when_it_is_gone(family: Family) -> None:
-    course = _course(family, SignalScope.DESCENDANTS, grace=5)
-    course.act(None)
-    assert [e.target.key for e in course.endings.those(TerminationState.RUNNING)] == [family.keys["leader"]]
+    graceful = _graceful(family, SignalScope.DESCENDANTS, grace=5)
+    graceful.act(None)
+    assert [e.target.key for e in graceful.terminations.those(TerminationState.RUNNING)] == [family.keys["leader"]]
     wait_for(lambda: family.process.poll() is not None, "the leader to end")
     assert family.alive() == {"child", "grandchild", "own_group", "own_session"}, "nobody else was sent anything yet"
-    _run(course)
+    _run(graceful)
     wait_for(lambda: not family.alive(), "the others to end")
-    course.endings.close()
+    graceful.terminations.close()
 
 
 def test_member_that_appears_meanwhile_is_ended_too() -> None:
@@ -200,18 +203,18 @@ while True:
     child = int(process.stdout.readline())
     signals = ProcSignals()
     leader = key_of(process.pid)
-    targets, facts = scope([Target(leader, kin=True)], signals.kin([leader]).of(SignalScope.DESCENDANTS))
-    endings = Terminations(targets, None, facts=facts)
-    endings.take(signals)
-    course = GracefulTermination(endings, signals, SignalScope.DESCENDANTS, grace=0.3)
-    course.act(None)  # SIGTERM makes it fork
+    targets, facts = with_related([Target(leader, related=True)], signals.related([leader]).of(SignalScope.DESCENDANTS))
+    terminations = Terminations(targets, None, facts=facts)
+    terminations.take(signals)
+    graceful = GracefulTermination(terminations, signals, SignalScope.DESCENDANTS, grace=0.3)
+    graceful.act(None)  # SIGTERM makes it fork
     newcomer = int(process.stdout.readline())
     assert newcomer not in {target.key.pid for target in targets}
-    _run(course)
+    _run(graceful)
     process.wait(10)
     wait_for(lambda: state_of(newcomer) in ("", "Z") and state_of(child) in ("", "Z"), "all to end")
-    assert course.joined == 1
-    endings.close()
+    assert graceful.joined == 1
+    terminations.close()
     process.stdout.close()
 
 
@@ -221,12 +224,12 @@ def test_stopped_process_is_continued_so_that_sigterm_acts() -> None:
     wait_for(lambda: state_of(process.pid) == "T", "it to stop")
     key = key_of(process.pid)
     facts = HostFacts(key, 0.0, state="T")
-    endings = Terminations([Target(key, kin=True)], None, facts={key: facts})
-    endings.take(ProcSignals())
-    course = GracefulTermination(endings, ProcSignals(), SignalScope.PROCESS, grace=20)
-    course.act(None)
+    terminations = Terminations([Target(key, related=True)], None, facts={key: facts})
+    terminations.take(ProcSignals())
+    graceful = GracefulTermination(terminations, ProcSignals(), SignalScope.PROCESS, grace=20)
+    graceful.act(None)
     assert process.wait(10) == -signal.SIGTERM, "it was not SIGKILL"
-    endings.close()
+    terminations.close()
 
 
 # ------------------------------------------------------------- reused pids
@@ -354,12 +357,12 @@ os.kill(second, signal.SIGKILL)
 def test_every_signal_and_refusal_is_a_line_that_only_its_owner_reads(tmp_path: Path) -> None:
     log = ActionLog(tmp_path / "gputop" / "actions.log")
     process = subprocess.Popen(["sleep", "600"])
-    targets = [Target(key_of(process.pid), "ml", "sleep 600 \x1b]0;x", kin=True), Target(ProcessKey(1, 1))]
-    endings = Terminations(targets, None, log=log)
-    endings.take(ProcSignals())
-    endings.send(signal.SIGTERM)
+    targets = [Target(key_of(process.pid), "ml", "sleep 600 \x1b]0;x", related=True), Target(ProcessKey(1, 1))]
+    terminations = Terminations(targets, None, log=log)
+    terminations.take(ProcSignals())
+    terminations.send(signal.SIGTERM)
     process.wait(10)
-    endings.close()
+    terminations.close()
     lines = [json.loads(line) for line in log.path.read_text().splitlines()]
     assert [(line["action"], line["pid"], line["outcome"]) for line in lines] == [
         ("hold", 1, "refused"),
@@ -389,13 +392,13 @@ def test_process_stuck_in_the_kernel_after_sigkill_is_told_with_its_place(monkey
     monkeypatch.setattr(outcome, "STUCK_AFTER", 0.1)
     with child(STUCK) as process:
         wait_for(lambda: state_of(process.pid) == "D", "it to be stuck")
-        endings = Terminations([Target(key_of(process.pid), kin=True)], None)
-        endings.take(ProcSignals())
-        endings.send(signal.SIGKILL)
+        terminations = Terminations([Target(key_of(process.pid), related=True)], None)
+        terminations.take(ProcSignals())
+        terminations.send(signal.SIGKILL)
         time.sleep(0.2)
-        endings.watch()
-        if endings.all[0].stage is not TerminationState.RUNNING:
+        terminations.watch()
+        if terminations.all[0].stage is not TerminationState.RUNNING:
             pytest.skip("this kernel lets SIGKILL through a vfork")
-        words = endings.words(endings.all[0])
+        words = terminations.words(terminations.all[0])
         assert "stuck in the kernel (D)" in words and "SIGKILL cannot help" in words
-        endings.close()
+        terminations.close()

@@ -280,7 +280,7 @@ def test_the_mps_view_is_switched_off_for_us(driver: SimulatedDriver, monkeypatc
 
 def test_the_fast_tier_never_calls_what_blocks_or_burns(driver: SimulatedDriver) -> None:
     with opened(driver) as source:
-        dear = {
+        expensive = {
             name: calls(driver, name)
             for name in (
                 "nvmlDeviceGetPcieThroughput", "nvmlDeviceGetProcessUtilization", "nvmlDeviceGetMaxClockInfo",
@@ -291,6 +291,6 @@ def test_the_fast_tier_never_calls_what_blocks_or_burns(driver: SimulatedDriver)
         for _ in range(3):
             source.read(0)
             time.sleep(0.01)
-        assert {name: count() for name, count in dear.items()} == dict.fromkeys(dear, 0)
+        assert {name: count() for name, count in expensive.items()} == dict.fromkeys(expensive, 0)
         full(source)
-        assert dear["nvmlDeviceGetTotalEnergyConsumption"]() == 0
+        assert expensive["nvmlDeviceGetTotalEnergyConsumption"]() == 0

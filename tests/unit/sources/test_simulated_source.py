@@ -89,7 +89,7 @@ def test_what_is_shown_depends_on_the_time_and_not_on_how_often_somebody_looked(
     assert often.host.machine() == seldom.host.machine()
 
 
-def test_another_seed_is_another_course_of_the_same_story() -> None:
+def test_another_seed_is_another_graceful_of_the_same_story() -> None:
     one, _ = machine("8xh200", seed=1)
     other, _ = machine("8xh200", seed=2)
     assert len(sweep(one)) == len(sweep(other)) == 8
@@ -302,11 +302,11 @@ def test_the_default_ends_in_out_of_memory_and_begins_again() -> None:
     assert [row.pid != pid for row in again] == [True]
 
 
-def test_a_ghost_is_listed_and_does_not_exist_until_those_who_inherited_its_memory_are_killed() -> None:
+def test_a_dead_pid_is_listed_and_does_not_exist_until_those_who_held_its_memory_are_killed() -> None:
     made, clock = machine("leak")
-    (ghost, *_) = [row for row in made.source.read(0).processes if row.exists is False]
-    assert made.host.exists(ghost.pid) is False
-    refused = made.signals.hold(Target(ProcessKey(ghost.pid, None)))
+    (dead_pid, *_) = [row for row in made.source.read(0).processes if row.exists is False]
+    assert made.host.exists(dead_pid.pid) is False
+    refused = made.signals.hold(Target(ProcessKey(dead_pid.pid, None)))
     assert isinstance(refused, Result)
     assert refused.outcome is Outcome.ALREADY_GONE
     holders = [int(word.strip(",;")) for word in refused.words.split() if word.strip(",;").isdigit()][1:]
@@ -314,15 +314,15 @@ def test_a_ghost_is_listed_and_does_not_exist_until_those_who_inherited_its_memo
     before = made.source.read(0).gpu.memory_used_bytes
     assert before is not None
     for holder in holders:
-        assert any(row.pid == ghost.pid for row in made.source.read(0).processes)
+        assert any(row.pid == dead_pid.pid for row in made.source.read(0).processes)
         assert made.host.read([holder])[holder].parent_pid == 1
         send(made, holder, signal.SIGKILL)
         clock.time += 2.0
-    assert all(row.pid != ghost.pid for row in made.source.read(0).processes)
+    assert all(row.pid != dead_pid.pid for row in made.source.read(0).processes)
     after = made.source.read(0).gpu.memory_used_bytes
     assert after is not None
-    assert ghost.memory_bytes is not None
-    assert before - after >= ghost.memory_bytes - GIB
+    assert dead_pid.memory_bytes is not None
+    assert before - after >= dead_pid.memory_bytes - GIB
 
 
 def test_a_lost_gpu_says_so_in_words_and_comes_back() -> None:

@@ -136,7 +136,7 @@ def test_memory_parts_add_up_to_what_is_used(gpu, processes):
     parts = memory_parts(gpu, processes)
     if parts is not None:
         assert parts.used == gpu.memory_used_bytes
-        assert min(parts.live, parts.ghost, parts.unattributed) >= 0
+        assert min(parts.live, parts.dead_pid, parts.unattributed) >= 0
 
 
 @given(st.dictionaries(st.integers(1, 99), st.none() | st.integers(0, 2**40)), st.integers(0, 2**40))

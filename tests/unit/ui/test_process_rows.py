@@ -214,11 +214,11 @@ def test_a_process_is_no_child_of_a_later_bearer_of_its_parents_pid() -> None:
 def test_a_dead_process_keeps_its_last_known_name_while_the_driver_lists_it() -> None:
     rows = ProcessRows()
     rows.arrange(snapshot(process(1, user="cv")), ProcessFilter(), Order())
-    ghost = snapshot(process(1, host=None, exists=False), at=1)
-    row = rows.arrange(ghost, ProcessFilter(), Order()).rows[0]
+    dead_pid = snapshot(process(1, host=None, exists=False), at=1)
+    row = rows.arrange(dead_pid, ProcessFilter(), Order()).rows[0]
     assert row.dead and row.facts is not None and row.facts.user == "cv"
     assert row.key.process == ProcessKey(1, 10)
-    assert pids(rows.arrange(ghost, ProcessFilter.parse("train_1"), Order())) == [1]
+    assert pids(rows.arrange(dead_pid, ProcessFilter.parse("train_1"), Order())) == [1]
 
     rows.arrange(snapshot(at=2), ProcessFilter(), Order())
     again = rows.arrange(snapshot(process(1, host=None, exists=False), at=3), ProcessFilter(), Order()).rows[0]
@@ -492,12 +492,12 @@ def test_row_keys_name_process_gpu_and_instance() -> None:
 def test_whose_a_dead_pid_was_is_what_filters_and_groups_go_by_too() -> None:
     """As its row shows it: found out by the leak watch, where the host says nothing any more."""
     verdict = LeakVerdict(Verdict.LEAK, ProcessKey(9, None), (), (), (), (), user="cv", command="python ddp.py")
-    report = LeakReport(0.0, verdicts=(verdict,), ghosts=(DeadPid(9, (), 0.0),))
+    report = LeakReport(0.0, verdicts=(verdict,), dead_pids=(DeadPid(9, (), 0.0),))
     shot = snapshot(process(9, host=None, exists=False), process(1, user="ml"))
 
     def arranged(text: str, order: Order) -> TableRows:
         rows = ProcessRows()
-        rows.knowledge = Annotations(report)
+        rows.annotations = Annotations(report)
         return rows.arrange(shot, ProcessFilter.parse(text), order)
 
     assert pids(arranged("user:cv", Order())) == [9]

@@ -48,8 +48,13 @@ def monitored(gib: float = 60, **changes: Any) -> GpuProcess:
     return process(10, 0, gib, torch=TorchReport(TAKEN_AT, devices=(TorchDevice(0, **(device | changes)),)))
 
 
-def page(*processes: GpuProcess, report: LeakReport | None = None, trend: ObservedTrend | None = None, width: int | None = 100,
-         **changes: Any) -> str:  # fmt: skip
+def page(
+    *processes: GpuProcess,
+    report: LeakReport | None = None,
+    trend: ObservedTrend | None = None,
+    width: int | None = 100,
+    **changes: Any,
+) -> str:
     snapshot = Snapshot(TAKEN_AT, gpus=(full(**changes),), processes=processes)
     sections = diagnose(snapshot, snapshot.gpus[0], report or LeakReport(0.0), trend or ObservedTrend(0.0))
     return render(sections, snapshot, snapshot.gpus[0], width)
@@ -149,9 +154,9 @@ def test_a_dead_pid_has_an_owner_and_what_nobody_holds_has_an_advice() -> None:
     finding = Finding("R1", "the driver lists 7")
     verdict = LeakVerdict(Verdict.LEAK, ProcessKey(7, None), held, (finding,), (), (), user="cv", command="a.py")
     dead = process(7, 0, 3, host=None, exists=False)
-    report = LeakReport(0.0, verdicts=(verdict,), ghosts=(DeadPid(7, held, 0.0, scanned=True),))
+    report = LeakReport(0.0, verdicts=(verdict,), dead_pids=(DeadPid(7, held, 0.0, scanned=True),))
     text = page(dead, report=report)
     assert "pid 7  cv  a.py (dead" in text
     assert "$ nvidia-smi -i 0 --gpu-reset" in text and "Nothing stands out" not in text
-    text = page(dead, report=replace(report, ghosts=(DeadPid(7, held, 0.0),)))
+    text = page(dead, report=replace(report, dead_pids=(DeadPid(7, held, 0.0),)))
     assert "$ gputop leaks" in text and "--gpu-reset" not in text

@@ -9,7 +9,7 @@ from gputop.sources.simulated.gpu import SimulatedFault
 from gputop.sources.simulated.machines.gpu_models import BOARDS
 from gputop.sources.simulated.machines.plan import MachinePlan, plan
 from gputop.sources.simulated.machines.process_factory import DAY, HOUR, MINUTE, Restart, on
-from gputop.sources.simulated.machines.servers import cluster_node, ghost
+from gputop.sources.simulated.machines.servers import cluster_node, dead_pid
 from gputop.sources.simulated.workloads import Idle, Leaking, Notebook, Serving, Training, Workload
 
 
@@ -17,8 +17,8 @@ def leak(seed: int) -> MachinePlan:
     """Memory held by dead parents, a forgotten server, a debugger somebody stopped."""
     made = plan([BOARDS["h200"]] * 2, seed)
     crew = made.crew
-    ghost(made, 0, 61_020, 71_680, "cv", "python ddp.py --nodes 1 --dataset imagenet22k --accum 4", 4, 14.2 * HOUR)
-    ghost(made, 1, 58_377, 22_528, "nlp", "python pretrain.py --resume last.ckpt", 2, 41.0 * HOUR)
+    dead_pid(made, 0, 61_020, 71_680, "cv", "python ddp.py --nodes 1 --dataset imagenet22k --accum 4", 4, 14.2 * HOUR)
+    dead_pid(made, 1, 58_377, 22_528, "nlp", "python pretrain.py --resume last.ckpt", 2, 41.0 * HOUR)
     crew.skip_to(62_400)
     crew.run(
         "alice", "python finetune.py --lora", on(0, Training(44_000.0, seed + 5, step=1.7)), ago=0.9 * HOUR, rss=7.7
@@ -37,7 +37,7 @@ def lost_gpu(seed: int) -> MachinePlan:
     gone, back, cause = 20.0, 60.0, "its GPU was lost"
     xid = Xid(gone, 79, "GPU has fallen off the bus", Severity.CRITICAL)
     gpu, population = made.gpus[3], made.population
-    gpu.ailment = SimulatedFault(lost=(gone, back), xids=(xid,))
+    gpu.fault = SimulatedFault(lost=(gone, back), xids=(xid,))
     ((process, use),) = population.on_gpu[gpu.index]
 
     def falls(t: float) -> None:
@@ -55,21 +55,21 @@ def lost_gpu(seed: int) -> MachinePlan:
 
 def slow(seed: int) -> MachinePlan:
     made = cluster_node("h200", 8, seed)
-    made.gpus[2].ailment = SimulatedFault(answers_after=3.0, ill_from=3.0)
+    made.gpus[2].fault = SimulatedFault(answers_after=3.0, ill_from=3.0)
     return made
 
 
 def hang(seed: int) -> MachinePlan:
     made = cluster_node("h200", 8, seed)
-    made.gpus[2].ailment = SimulatedFault(hangs_from=5.0)
+    made.gpus[2].fault = SimulatedFault(hangs_from=5.0)
     return made
 
 
 def hot(seed: int) -> MachinePlan:
     """The airflow fails; memory errors and a broken program besides."""
     made = cluster_node("h100", 4, seed)
-    made.gpus[0].ailment = SimulatedFault(cooling_from=5.0, cooling_factor=2.0, corrected=3)
-    made.gpus[1].ailment = SimulatedFault(
+    made.gpus[0].fault = SimulatedFault(cooling_from=5.0, cooling_factor=2.0, corrected=3)
+    made.gpus[1].fault = SimulatedFault(
         cooling_from=12.0,
         cooling_factor=2.9,
         corrected=11,
@@ -83,7 +83,7 @@ def hot(seed: int) -> MachinePlan:
             Xid(31.0, 94, "contained uncorrectable memory error", Severity.CRITICAL),
         ),
     )
-    made.gpus[2].ailment = SimulatedFault(
+    made.gpus[2].fault = SimulatedFault(
         xids=(
             Xid(14.0, 31, "illegal memory access by a program (MMU fault)", Severity.WARNING),
             Xid(47.0, 43, "a program's channel was stopped", Severity.INFO),

@@ -9,7 +9,9 @@ from gputop.sources.simulated.machines.process_factory import DAY, HOUR, Restart
 from gputop.sources.simulated.workloads import Batches, Idle, Leaking, Notebook, Serving, Training, Workload
 
 
-def ghost(made: MachinePlan, gpu: int, pid: int, mib: float, user: str, command: str, workers: int, ago: float) -> None:
+def dead_pid(
+    made: MachinePlan, gpu: int, pid: int, mib: float, user: str, command: str, workers: int, ago: float
+) -> None:
     """A process that was killed, whose memory its forked workers keep: NVML goes on listing the dead pid."""
     crew = made.crew
     shell = crew.shell(user, "ddp", ago + HOUR)
@@ -17,7 +19,7 @@ def ghost(made: MachinePlan, gpu: int, pid: int, mib: float, user: str, command:
     for k in range(workers):
         crew.run(
             user, command, parent=dead, pid=pid + 166 + k, ago=ago - 40.0 - k, rss=1.1, cpu=0.0, threads=7,
-            inherited_from=pid, name="python", executable=dead.executable,
+            held_from=pid, name="python", executable=dead.executable,
         )  # fmt: skip
     crew.population.end(dead, -ago + 1.1 * HOUR, "SIGKILL")
 
@@ -55,7 +57,9 @@ def training_box(seed: int) -> MachinePlan:
         on(0, Batches(2_214.0, seed + 5, 9.0, 21.0, 0.3, 0.2, 0.3)), ago=0.7 * HOUR, rss=4.0, threads=44,
     )  # fmt: skip
 
-    ghost(made, 1, 50_211, 38_912, "cv", "python ddp.py --world-size 4 --backbone vit-huge", workers=3, ago=9.7 * HOUR)
+    dead_pid(
+        made, 1, 50_211, 38_912, "cv", "python ddp.py --world-size 4 --backbone vit-huge", workers=3, ago=9.7 * HOUR
+    )
     crew.run(
         "cv", "python serve.py --port 8000 --model-path /data/models/vit-huge", on(1, Idle(82_022.0)), ago=9.66 * HOUR,
         rss=3.2, cpu=0.0, threads=52, pid=50_400,

@@ -46,7 +46,7 @@ def laptop(seed: int) -> MachinePlan:
     )  # fmt: skip
     for gpu in made.gpus:
         gpu.persistence = False
-    made.gpus[1].ailment = SimulatedFault(sleeps=(45.0, 15.0))
+    made.gpus[1].fault = SimulatedFault(sleeps=(45.0, 15.0))
     return made
 
 

@@ -43,8 +43,8 @@ class ProcessRows:
 
     def __init__(self) -> None:
         self.folded: set[int] = set()  # pids, and numbers of groups
-        self.knowledge = Annotations()
-        self.departed: tuple[ProcessRow, ...] = ()  # what exited lately: shown after all others
+        self.annotations = Annotations()
+        self.exited: tuple[ProcessRow, ...] = ()  # what exited lately: shown after all others
         self._listing = TableRows()
         self._made_of: tuple[Any, ...] = ()
         self._known: dict[int, HostFacts | None] = {}
@@ -59,7 +59,7 @@ class ProcessRows:
         capacities = capacities_of(snapshot)
         if capacities != self._capacities:
             self._capacities = capacities
-        made_of = (self._capacities, filter_, order, frozenset(self.folded), id(self.knowledge), self.departed)
+        made_of = (self._capacities, filter_, order, frozenset(self.folded), id(self.annotations), self.exited)
         if made_of == self._made_of and self._listing.processes is snapshot.processes:
             return self._listing
         self._made_of = made_of
@@ -75,14 +75,14 @@ class ProcessRows:
         self._ranks.begin(order, snapshot.taken_at)
         if order.group:
             ordered = self._ranks.sort([(node, node.row) for node in nodes], order)
-            rows = self._groups.rows([node for node, _ in ordered], order, self.folded, self.knowledge.standouts)
+            rows = self._groups.rows([node for node, _ in ordered], order, self.folded, self.annotations.stragglers)
         elif order.tree:
             ordered = self._ranks.sort([(node, node.row) for node in nodes], order)
             rows = self._tree.rows([node for node, _ in ordered], self.folded)
         else:
             rows = self._flat(nodes, order)
         self._listing = TableRows(
-            (*rows, *self._departed(filter_)),
+            (*rows, *self._exited(filter_)),
             snapshot.processes,
             len(groups),
             {node.pid: node.row for node in nodes},
@@ -90,12 +90,12 @@ class ProcessRows:
         )
         return self._listing
 
-    def _departed(self, filter_: ProcessFilter) -> list[ProcessRow]:
+    def _exited(self, filter_: ProcessFilter) -> list[ProcessRow]:
         if not filter_:
-            return list(self.departed)
+            return list(self.exited)
         return [
             row
-            for row in self.departed
+            for row in self.exited
             if filter_.keeps_part(row.process)
             and filter_.keeps(row.process, row.facts, text_of(row.process.pid, row.facts))
         ]
@@ -109,7 +109,7 @@ class ProcessRows:
         self._known = now
 
     def _filtered(self, groups: Mapping[int, list[GpuProcess]], filter_: ProcessFilter) -> list[ProcessNode]:
-        before, known, capacities, of = self._nodes, self._known, self._capacities, self.knowledge.of
+        before, known, capacities, of = self._nodes, self._known, self._capacities, self.annotations.of
         some_parts, some = bool(filter_.part_tests), bool(filter_.process_tests)
         nodes: list[ProcessNode] = []
         now: dict[int, ProcessNode] = {}
