@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from gputop.leaks.holder import HolderScan
 from gputop.model import HostFacts, ProcessKey
-from gputop.model.owner import Owner
-
-
-class Relative(NamedTuple):
-    """An ancestor of a process, or one it had."""
-
-    pid: int
-    name: str
-    command: str | None = None
-    start_ticks: int | None = None
+from gputop.model.owner import Owner, Relative
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from gputop.leaks.context import ProcessContext, Relative
+from gputop.leaks.context import ProcessContext
 from gputop.leaks.holder import HolderScan
 from gputop.leaks.holders import FactsOf, HolderScanner
 from gputop.model import HostFacts, ProcessKey, clean_text
-from gputop.model.owner import Owner
+from gputop.model.owner import Owner, Relative
 from gputop.procfs.devices import NvidiaDevices
 from gputop.procfs.owner import cgroup_paths, environment_from, owner_from
 from gputop.procfs.process import command_line

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from gputop.leaks.context import Relative
 from gputop.model import GpuProcess, HostFacts, ProcessKey, Snapshot
+from gputop.model.owner import Relative
 
 MOST_LIVES: Final = 4096
 MOST_CHILDREN: Final = 512

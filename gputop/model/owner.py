@@ -1,8 +1,9 @@
-"""To whom a process belongs: container, job, unit, terminal, rank."""
+"""To whom a process belongs: container, job, unit, terminal, rank; and its ancestors."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +77,12 @@ class Owner:
             return None
         of = "" if self.world_size is None else f" of {self.world_size}"
         return f"{self.rank}{of}" + ("" if self.local_rank is None else f", local rank {self.local_rank}")
+
+
+class Relative(NamedTuple):
+    """An ancestor of a process, or one it had."""
+
+    pid: int
+    name: str
+    command: str | None = None
+    start_ticks: int | None = None

@@ -11,9 +11,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from gputop.leaks.context import Relative
 from gputop.model import Gpu, HostFacts, clean_text, replace
-from gputop.model.owner import Container, Owner
+from gputop.model.owner import Container, Owner, Relative
 
 #: The only names that are read of an environment.
 ENVIRONMENT: Final = frozenset((

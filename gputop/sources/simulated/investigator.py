@@ -6,11 +6,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from gputop.leaks.context import ProcessContext, Relative
+from gputop.leaks.context import ProcessContext
 from gputop.leaks.holder import HeldDevice, Holder, HolderScan
 from gputop.leaks.holders import benign
 from gputop.model import HostFacts, ProcessKey
-from gputop.model.owner import Owner
+from gputop.model.owner import Owner, Relative
 from gputop.procfs.owner import owner_from
 from gputop.sources.simulated.host import SimulatedHost
 from gputop.sources.simulated.machine import SimulatedWorld

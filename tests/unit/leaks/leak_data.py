@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from gputop.leaks.context import ProcessContext, Relative
+from gputop.leaks.context import ProcessContext
 from gputop.leaks.process_history import ParentChange
 from gputop.leaks.rules import Case
 from gputop.model import HostFacts, ProcessKey, replace
-from gputop.model.owner import Container, Owner
+from gputop.model.owner import Container, Owner, Relative
 
 GIB = 1024**3
 NOW = 1_800_000_000.0

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gputop.leaks.context import Relative
 from gputop.leaks.process_history import MOST_CHILDREN, MOST_LIVES, ProcessHistory, ProcessRecord
 from gputop.model import GpuProcess, ProcessKey
+from gputop.model.owner import Relative
 from tests.unit.ui.process_data import GIB, TAKEN_AT, process, snapshot
 
 

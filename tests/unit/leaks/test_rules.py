@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from gputop.leaks.context import Relative
 from gputop.leaks.holder import HeldDevice, Holder, HolderScan
 from gputop.leaks.report import DeadPid, HolderEvidence
 from gputop.leaks.rules import Case
 from gputop.leaks.verdicts import judge, judge_dead_pid, nothing_to_ask, worst_first
 from gputop.model import LeakVerdict, ProcessKey, Verdict
+from gputop.model.owner import Relative
 from gputop.settings import Settings
 from tests.unit.leaks.leak_data import (
     AT_REST,

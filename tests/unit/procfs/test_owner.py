@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from gputop.leaks.context import ProcessContext, Relative
+from gputop.leaks.context import ProcessContext
 from gputop.leaks.investigator import ProcInvestigator
 from gputop.model import Gpu, HostFacts, ProcessKey
-from gputop.model.owner import Owner
+from gputop.model.owner import Owner, Relative
 from gputop.procfs.owner import ENVIRONMENT, cgroup_paths, cuda_index, environment_from, owner_from
 from gputop.procfs.reader import ProcHostReader
 from tests.unit.children import as_nobody, child, key_of, root, wait_for
