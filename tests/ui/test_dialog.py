@@ -17,7 +17,7 @@ from tests.ui.screens import VIEW, until
 
 
 class Below(Screen[None]):
-    DEFAULT_CSS = "Below > Board { height: 24; }"
+    DEFAULT_CSS = "Below > LineWidget { height: 24; }"
 
     def __init__(self) -> None:
         super().__init__()

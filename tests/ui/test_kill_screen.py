@@ -276,9 +276,9 @@ async def test_mouse_needs_a_click_to_choose_and_another_to_send() -> None:
     async with showing(machine.screen) as (app, pilot):
         await ready(app.over)
         row = next(n for n, line in enumerate(app.text().splitlines()) if "SIGTERM" in line)
-        await pilot.click("Board", offset=(10, row))
+        await pilot.click("LineWidget", offset=(10, row))
         assert machine.sent == []
-        await pilot.click("Board", offset=(10, row))
+        await pilot.click("LineWidget", offset=(10, row))
         await until(lambda: machine.sent, "the signal")
     assert machine.sent == [(10, 15)]
 

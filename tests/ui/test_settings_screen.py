@@ -265,8 +265,8 @@ async def test_mouse_picks_a_preset_and_a_section() -> None:
     async with showing(desk.screen) as (app, pilot):
         lines = app.text().splitlines()
         row = next(n for n, line in enumerate(lines) if "500 ms" in line)
-        await pilot.click("Board", offset=(lines[row].index("500 ms") + 1, row))
+        await pilot.click("LineWidget", offset=(lines[row].index("500 ms") + 1, row))
         assert desk.settings.refresh == 0.5
         row = next(n for n, line in enumerate(lines) if line.strip().startswith("Panels"))
-        await pilot.click("Board", offset=(5, row))
+        await pilot.click("LineWidget", offset=(5, row))
         assert app.over.option.name == "show_host"

@@ -41,7 +41,7 @@ class LeaksScreen(Screen[None]):
 
     DEFAULT_CSS: ClassVar[str] = """
     LeaksScreen { overflow: hidden; }
-    LeaksScreen > Board { height: 1fr; }
+    LeaksScreen > LineWidget { height: 1fr; }
     """
     ALLOW_SELECT: ClassVar[bool] = False
     AUTO_FOCUS: ClassVar[str | None] = ""

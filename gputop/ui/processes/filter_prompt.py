@@ -23,7 +23,7 @@ class FilterPrompt(Horizontal):
 
     DEFAULT_CSS = f"""
     FilterPrompt {{ dock: bottom; height: 1; width: 100%; background: $panel; }}
-    FilterPrompt Board {{ width: {_LABEL}; }}
+    FilterPrompt LineWidget {{ width: {_LABEL}; }}
     FilterPrompt Input, FilterPrompt Input:focus {{
         border: none; height: 1; width: 1fr; padding: 0; background: $panel;
     }}

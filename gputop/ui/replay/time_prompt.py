@@ -21,7 +21,7 @@ class TimePrompt(Horizontal):
 
     DEFAULT_CSS = f"""
     TimePrompt {{ dock: bottom; height: 1; width: 100%; background: $panel; }}
-    TimePrompt Board {{ width: {_LABEL}; }}
+    TimePrompt LineWidget {{ width: {_LABEL}; }}
     TimePrompt Input, TimePrompt Input:focus {{
         border: none; height: 1; width: 1fr; padding: 0; background: $panel;
     }}

@@ -33,7 +33,7 @@ class SettingsScreen(Screen[None]):
 
     DEFAULT_CSS: ClassVar[str] = """
     SettingsScreen { overflow: hidden; }
-    SettingsScreen > Board { height: 1fr; }
+    SettingsScreen > LineWidget { height: 1fr; }
     """
     ALLOW_SELECT: ClassVar[bool] = False
     AUTO_FOCUS: ClassVar[str | None] = ""

@@ -26,7 +26,7 @@ class Dialog(ModalScreen[ResultT]):
 
     DEFAULT_CSS: ClassVar[str] = """
     Dialog { align: center middle; overflow: hidden; }
-    Dialog > Board { width: 10; height: 3; }
+    Dialog > LineWidget { width: 10; height: 3; }
     """
     ALLOW_SELECT: ClassVar[bool] = False
     AUTO_FOCUS: ClassVar[str | None] = ""

@@ -90,7 +90,7 @@ def changed_regions(y: int, old: Line, new: Line, cells: int) -> list[Region]:
 class LineWidget(Widget):
     """Shows the lines given to :meth:`show`. Lines shorter than the widget are padded, longer ones cut."""
 
-    DEFAULT_CSS: ClassVar[str] = "Board { width: 100%; height: 1; }"
+    DEFAULT_CSS: ClassVar[str] = "LineWidget { width: 100%; height: 1; }"
     can_focus = False
     ascii_only: ClassVar[bool] = False  # set once for all boards, before the first one is drawn
 

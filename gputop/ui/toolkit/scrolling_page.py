@@ -33,8 +33,8 @@ class ScrollingPage(Screen[ResultT]):
     """A title, a body that scrolls, keys. Esc, q and the screen's own key close it; subclasses give the text."""
 
     DEFAULT_CSS: ClassVar[str] = """
-    Sheet { overflow: hidden; }
-    Sheet > Board { height: 1fr; }
+    ScrollingPage { overflow: hidden; }
+    ScrollingPage > LineWidget { height: 1fr; }
     """
     ALLOW_SELECT: ClassVar[bool] = False
     AUTO_FOCUS: ClassVar[str | None] = ""

@@ -53,7 +53,7 @@ class ViewerScreen(Screen[None], Generic[Found]):
 
     DEFAULT_CSS: ClassVar[str] = """
     ViewerScreen { overflow: hidden; }
-    ViewerScreen > Board { height: 1fr; }
+    ViewerScreen > LineWidget { height: 1fr; }
     """
     ALLOW_SELECT: ClassVar[bool] = False
     AUTO_FOCUS: ClassVar[str | None] = ""
