@@ -92,7 +92,7 @@ def family() -> Iterator[Family]:
 
 
 @pytest.mark.parametrize(
-    ("extent", "members"),
+    ("scope", "members"),
     [
         (SignalScope.DESCENDANTS, {"child", "grandchild", "own_group", "own_session"}),
         (SignalScope.GROUP, {"child", "grandchild"}),
@@ -139,7 +139,7 @@ def _run(graceful: GracefulTermination) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("extent", [SignalScope.DESCENDANTS, SignalScope.GROUP, SignalScope.SESSION])
+@pytest.mark.parametrize("scope", [SignalScope.DESCENDANTS, SignalScope.GROUP, SignalScope.SESSION])
 def test_graceful_ends_the_whole_scope_and_nobody_else(family: Family, scope: SignalScope) -> None:
     members = {facts.key for facts in ProcSignals().related([family.keys["leader"]]).of(scope)}
     outside = family.keys.keys() - {"leader"} - family.names(members)
