@@ -184,6 +184,6 @@ async def test_every_size_and_hostile_names(size: tuple[int, int], glyphs: Any) 
 
 def test_owner_of_a_sudo_session_is_who_called_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SUDO_USER", "ml")
-    assert screen.own_name() == "ml"
+    assert leaks_screen.own_name() == "ml"
     monkeypatch.delenv("SUDO_USER")
-    assert screen.own_name() and (os.geteuid() != 0 or screen.own_name() == "root")
+    assert leaks_screen.own_name() and (os.geteuid() != 0 or leaks_screen.own_name() == "root")

@@ -44,6 +44,7 @@ def test_version_imports_nothing_of_ours_but_the_command_line() -> None:
             "gputop",
             "gputop.cli",
             "gputop.commands",
+            "gputop.commands.shared",
             "gputop.commands.shared.arguments",
             "gputop.commands.shared.parsers",
         )

@@ -35,7 +35,7 @@ class ViewerApp(ReportingApp[None]):
 
     TITLE = "gputop"
     CALLED = "viewer"
-    CSS_PATH = "gputop.tcss"
+    CSS_PATH = "../gputop.tcss"
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
         Binding("ctrl+c", "quit", show=False, priority=True),

@@ -205,8 +205,11 @@ def test_cpu_use_is_that_since_the_look_before(tmp_path: Path) -> None:
 def test_unchanged_facts_are_the_same_object(reader: ProcHostReader) -> None:
     with child() as process:
         reader.read([process.pid])
-        time.sleep(0.06)
-        second = reader.read([process.pid])[process.pid]
+        for _ in range(100):  # until it has started: what it computes meanwhile is a change
+            time.sleep(0.06)
+            second = reader.read([process.pid])[process.pid]
+            if second.cpu_percent == 0:
+                break
         time.sleep(0.06)
         assert reader.read([process.pid])[process.pid] is second
 
