@@ -43,7 +43,7 @@ def run(arguments: Sequence[str]) -> int:
         command = command_module(name)
         prepare = getattr(command, "prepare", list)
         options = command_parser(name, command).parse_args(prepare(arguments[1:]))
-    from gputop.sources import SourceError
+    from gputop.sources.source import SourceError
 
     try:
         if getattr(options, "demo", None) == "help":

@@ -87,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from gputop.sources import SourceError
+    from gputop.sources.source import SourceError
 
     try:
         return _run(options)

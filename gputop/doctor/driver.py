@@ -10,11 +10,11 @@ from typing import Final, TypeVar
 
 from gputop.doctor import FAIL, OK, WARN, Check
 from gputop.model import Driver
-from gputop.sources import SourceError
 from gputop.sources.nvml.driver.errors import in_container
 from gputop.sources.nvml.driver.library import Library, kernel_module_version, loaded_library
 from gputop.sources.nvml.query import APP_FIELDS, GPU_FIELDS, Query
 from gputop.sources.query_fields import Answer, Unanswered
+from gputop.sources.source import SourceError
 
 T = TypeVar("T")
 

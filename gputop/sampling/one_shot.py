@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from gputop.model import Gpu, Host, HostFacts, Snapshot, replace
 from gputop.procfs.host_reader import HostReader
 from gputop.sampling.snapshot_builder import assemble
-from gputop.sources import Reading, Source, SourceError
+from gputop.sources.source import Reading, Source, SourceError
 
 APART: Final = 0.105  # seconds between the two readings; GPM needs 100 ms
 PATIENCE: Final = 3.0  # seconds a call may take, in all

@@ -23,7 +23,7 @@ from gputop.sampling.bus import Bus, GpuBack, GpuLost, ProcessExited, ProcessSta
 from gputop.sampling.history import History
 from gputop.sampling.reader_threads import ReaderThreads
 from gputop.sampling.snapshot_builder import SnapshotBuilder, assemble
-from gputop.sources import Reading, Source, SourceError
+from gputop.sources.source import Reading, Source, SourceError
 
 MEDIUM_SECONDS: Final = 1.0
 SLOW_SECONDS: Final = 15.0

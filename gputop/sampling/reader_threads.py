@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from gputop.sources import Reading, SourceError
+from gputop.sources.source import Reading, SourceError
 
 PATIENCE: Final = 0.1  # seconds a GPU may keep the others waiting
 REFORMED: Final = 3  # reads in time after which a late GPU may share a lane again

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Final
 
 from gputop.model import Driver, GpuProcess, Host, HostFacts, Snapshot, TorchReport
-from gputop.sources import Reading
+from gputop.sources.source import Reading
 
 _NAMES: Final = tuple(field.name for field in dataclasses.fields(GpuProcess))
 _values: Final = attrgetter(*_NAMES)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gputop.procfs.host_reader import HostReader
     from gputop.settings import Settings
     from gputop.signals.protocol import Signals
-    from gputop.sources import Source
+    from gputop.sources.source import Source
 
 USAGE: Final = 2  # 3 to 8: see gputop.sources.SourceError
 NO_ANSWER: Final = 8

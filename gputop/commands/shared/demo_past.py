@@ -13,7 +13,7 @@ from typing import Final
 from gputop.model import Snapshot
 from gputop.sampling.history import History
 from gputop.sampling.snapshot_builder import SnapshotBuilder, assemble
-from gputop.sources import Source
+from gputop.sources.source import Source
 
 PAST: Final = 600.0  # seconds
 STEP: Final = 4.0

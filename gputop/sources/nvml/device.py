@@ -6,7 +6,6 @@ from ctypes import c_void_p
 from pathlib import Path
 
 from gputop.model import Xid
-from gputop.sources import Reading
 from gputop.sources.nvml.driver.calls import Handle
 from gputop.sources.nvml.driver.library import Library
 from gputop.sources.nvml.fast_tier import Background, FastTier, watts
@@ -14,6 +13,7 @@ from gputop.sources.nvml.readings.identity import identify
 from gputop.sources.nvml.readings.mig import MigInstances
 from gputop.sources.nvml.readings.processes import EntryLayoutProbe
 from gputop.sources.nvml.slow_tier import SlowTier
+from gputop.sources.source import Reading
 
 
 class NvmlDevice:

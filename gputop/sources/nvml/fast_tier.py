@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from gputop.model import Gpu, GpuFacts, GpuProcess, Xid, memory_by_pid, unattributed
-from gputop.sources import Reading
 from gputop.sources.nvml.driver import abi
 from gputop.sources.nvml.driver.calls import Fields, Handle, Quantity
 from gputop.sources.nvml.driver.errors import Fault
@@ -20,6 +19,7 @@ from gputop.sources.nvml.readings.memory import NO_MEMORY, memory_quantity, shar
 from gputop.sources.nvml.readings.mig import MigInstances
 from gputop.sources.nvml.readings.pcie import PcieCounters, Throughput
 from gputop.sources.nvml.readings.processes import UNRELIABLE, EntryLayoutProbe, Processes, Shares
+from gputop.sources.source import Reading
 
 _MEMORY_TEMPERATURE: Final = (abi.FIELD_MEMORY_TEMPERATURE, 0)
 _POWER_AVERAGE: Final = (abi.FIELD_POWER_AVERAGE, 0)

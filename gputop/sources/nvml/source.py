@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Final
 
 from gputop.model import Driver, Gpu, Xid
-from gputop.sources import Reading, SourceError
 from gputop.sources.nvml import sysfs
 from gputop.sources.nvml.device import NvmlDevice
 from gputop.sources.nvml.driver import abi
@@ -18,6 +17,7 @@ from gputop.sources.nvml.readings import topology
 from gputop.sources.nvml.readings.identity import Identity
 from gputop.sources.nvml.readings.pcie import RateLimiter
 from gputop.sources.nvml.readings.processes import EntryLayoutProbe
+from gputop.sources.source import Reading, SourceError
 
 RETRY: Final = (0.5, 1.0, 2.0, 5.0)  # seconds until a GPU that failed is tried again
 REOPEN: Final = (0.0, 5.0, 15.0, 30.0)  # seconds between giving the driver up because no GPU answers
@@ -46,7 +46,7 @@ class Slot:
 
 
 class NvmlSource:
-    """The NVIDIA driver of this machine, through NVML. See :class:`gputop.sources.Source`.
+    """The NVIDIA driver of this machine, through NVML. See :class:`gputop.sources.source.Source`.
 
     *root* is where /sys and /proc are found (tests put their own there).
     """

@@ -1,4 +1,4 @@
-"""The GPU side of a simulated machine, as :class:`gputop.sources.Source` wants it."""
+"""The GPU side of a simulated machine, as :class:`gputop.sources.source.Source` wants it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import threading
 from typing import Final
 
 from gputop.model import Driver, Gpu, Xid
-from gputop.sources import Reading, SourceError
 from gputop.sources.simulated.facts import Facts
 from gputop.sources.simulated.gpu import Physics, SimulatedGpu
 from gputop.sources.simulated.listing import CONTEXT_OVERHEAD, Rows, percent, tenths
 from gputop.sources.simulated.machine import SimulatedWorld
 from gputop.sources.simulated.machines.gpu_models import MIB
+from gputop.sources.source import Reading, SourceError
 
 LOST: Final = "GPU is lost: it has fallen off the bus (Xid 79); reset it with `nvidia-smi -r` or reboot"
 NO_PERSISTENCE: Final = "persistence mode is off: the driver unloads while nobody uses the GPU"

@@ -119,7 +119,7 @@ def test_no_gpu_at_all_and_processes_that_are_not_listed(driver: SimulatedDriver
 
 
 def test_a_library_where_the_loader_does_not_look_is_found(tmp_path: Path) -> None:
-    from gputop.sources import SourceError
+    from gputop.sources.source import SourceError
 
     (tmp_path / "usr/lib/wsl/lib").mkdir(parents=True)
     (tmp_path / "usr/lib/wsl/lib/libnvidia-ml.so.1").touch()

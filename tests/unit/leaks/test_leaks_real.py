@@ -321,7 +321,7 @@ from gputop.procfs.reader import ProcHostReader
 from gputop.leaks.investigator import ProcInvestigator
 from gputop.leaks.finder import LeakFinder
 from gputop.settings import Settings
-from gputop.sources import Reading
+from gputop.sources.source import Reading
 from gputop.model import Gpu, GpuProcess
 reader = ProcHostReader()
 finder = LeakFinder(ProcInvestigator(reader.facts_of, devices=NvidiaDevices(gpus={{{box.number}: 0}})))

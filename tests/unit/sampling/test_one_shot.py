@@ -11,7 +11,7 @@ import pytest
 from gputop.model import Driver, Gpu, GpuProcess, Host, HostFacts, ProcessKey
 from gputop.sampling import one_shot as sampling
 from gputop.sampling.one_shot import sample
-from gputop.sources import Reading, SourceError
+from gputop.sources.source import Reading, SourceError
 
 FOREVER = threading.Event()
 

@@ -13,7 +13,7 @@ from gputop.model import Driver, Gpu, GpuProcess, Host, HostFacts, ProcessKey, S
 from gputop.sampling.bus import Bus, GpuBack, GpuLost, MessagesLost, ProcessExited, ProcessStarted, SnapshotTaken
 from gputop.sampling.poller import Poller
 from gputop.sampling.reader_threads import PATIENCE, ReaderThreads
-from gputop.sources import Reading, SourceError
+from gputop.sources.source import Reading, SourceError
 
 
 class FakeHost:

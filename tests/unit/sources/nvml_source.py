@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gputop.model import Gpu
-from gputop.sources import Reading
 from gputop.sources.nvml import NvmlSource
+from gputop.sources.source import Reading
 from tests.driver import SimulatedDriver
 
 TICK = 0.12  # seconds; GPM wants 100 ms between two samples

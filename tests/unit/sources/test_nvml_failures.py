@@ -10,9 +10,9 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from gputop.sources import Reading, SourceError
 from gputop.sources.nvml import NvmlSource, no_gpus, source
 from gputop.sources.nvml.driver.errors import explain, in_container
+from gputop.sources.source import Reading, SourceError
 from tests.driver import GIB, SimulatedDriver
 from tests.unit.sources.nvml_source import calls, full, opened
 

@@ -15,8 +15,8 @@ import pytest
 import gputop.sources.simulated as simulated
 from gputop.model import Gpu, GpuProcess, ProcessKey, clean_text, memory_by_pid
 from gputop.signals.protocol import Outcome, Result, Target
-from gputop.sources import Reading
 from gputop.sources.simulated import SCENARIOS, SimulatedMachine, UnknownScenario, simulated_machine
+from gputop.sources.source import Reading
 
 GIB, MIB = 1 << 30, 1 << 20
 EPOCH = 1_796_000_000.0

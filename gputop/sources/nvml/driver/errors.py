@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 from typing import Final
 
-from gputop.sources import SourceError
 from gputop.sources.nvml.driver import abi
+from gputop.sources.source import SourceError
 
 
 class Fault(Exception):

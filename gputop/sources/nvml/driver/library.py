@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from gputop.model import Driver, clean_text
-from gputop.sources import SourceError
 from gputop.sources.nvml.driver import abi
 from gputop.sources.nvml.driver.errors import explain, in_container, source_error
+from gputop.sources.source import SourceError
 
 #: An NVML function: arguments are ctypes objects, the answer is an nvmlReturn_t.
 Function = Callable[..., int]
