@@ -40,7 +40,7 @@ class KillScreen(Dialog[None]):
     *hidden* were tagged but a filter hides them: they are named and left out. *snapshot_of* gives the newest snapshot,
     in which the memory is seen to come back. When it is closed, what became of them stays as a toast.
 
-    *extent* says what *targets* are; Left and Right take in their descendants, groups and sessions. *inherited* is the
+    *scope* says what *targets* are; Left and Right take in their descendants, groups and sessions. *held* is the
     memory of dead pids that they hold, *facts* are those of targets on no GPU. *report_of* gives the newest leak
     report, *scan_now* asks for another look at holders, *log* takes a line for every signal, *note* what became of all.
 

@@ -162,7 +162,7 @@ class FindingsScreen(Screen[None]):
         known = {target.key for target in chosen}
         every = (*chosen, *(target for target in targets if target.key not in known))
         scope = SignalScope.HOLDERS if not chosen else SignalScope.TAGGED if len(every) > 1 else SignalScope.PROCESS
-        options: dict[str, Any] = {"extent": scope, "inherited": held, "facts": facts}
+        options: dict[str, Any] = {"scope": scope, "held": held, "facts": facts}
         self.app.push_screen(
             KillScreen(
                 every,

@@ -147,7 +147,7 @@ class ProcessScreen(ScrollingPage[None]):
             dead_pid = self._dead_pid()
             if dead_pid is not None and dead_pid.targets:
                 targets, held, known = holders_as_targets([dead_pid])
-                options |= {"extent": SignalScope.HOLDERS, "inherited": held, "facts": known}
+                options |= {"scope": SignalScope.HOLDERS, "held": held, "facts": known}
         self.app.push_screen(KillScreen(targets, (), self._signals, self._snapshot_of, self.view, **options))
         return True
 
