@@ -34,11 +34,11 @@ def render(
     ascii_only: bool = False,
 ) -> str:
     """The table, its lines at most *width* cells long; without a width, command lines are given whole."""
-    text = "\n".join(_Table(snapshot, settings, width, color).lines()) + "\n"
+    text = "\n".join(_PlainTable(snapshot, settings, width, color).lines()) + "\n"
     return to_ascii(text) if ascii_only else text
 
 
-class _Table:
+class _PlainTable:
     def __init__(self, snapshot: Snapshot, settings: Settings, width: int | None, color: bool) -> None:
         self.snapshot, self.settings, self.color = snapshot, settings, color
         self.width = max(_NARROWEST, min(width or _WIDEST, _WIDEST))

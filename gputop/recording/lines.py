@@ -215,7 +215,7 @@ _NOTHING: Final = Snapshot(taken_at=0.0)
 # ------------------------------------------------------------------------- reading
 
 
-class _Table:
+class _RebuiltTable:
     """The cells of a table as the lines so far left them, and its rows as objects, made when they are asked for."""
 
     def __init__(self, layout: _Layout, side: str, side_layout: _Layout) -> None:
@@ -290,8 +290,8 @@ class LineReader:
         self._clear()
 
     def _clear(self) -> None:
-        self._gpus = _Table(_GPUS, "facts", _FACTS)
-        self._processes = _Table(_PROCESSES, "host", _HOSTS)
+        self._gpus = _RebuiltTable(_GPUS, "facts", _FACTS)
+        self._processes = _RebuiltTable(_PROCESSES, "host", _HOSTS)
         self._values: dict[str, Any] = {}
 
     def read(self, line: bytes, gpus_only: bool = False) -> None:

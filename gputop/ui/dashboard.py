@@ -391,11 +391,11 @@ class Dashboard(FindingsScreen):
 
             ask_process(self.app, process, lambda: gputop.poller.latest, gputop.view)
 
-    @on(GpuArea.Activated)
-    def _gpu_activated(self, event: GpuArea.Activated) -> None:
+    @on(GpuArea.GpuActivated)
+    def _gpu_activated(self, event: GpuArea.GpuActivated) -> None:
         self._gpu_details(event.uuid)
 
-    @on(ProcessTable.Activated)
+    @on(ProcessTable.RowActivated)
     def _process_activated(self) -> None:
         self.action_details()
 

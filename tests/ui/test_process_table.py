@@ -47,7 +47,7 @@ class Bench(App[None]):
     def on_process_table_cursor_moved(self, message: ProcessTable.CursorMoved) -> None:
         self.posted.append(message)
 
-    def on_process_table_activated(self, message: ProcessTable.Activated) -> None:
+    def on_process_table_row_activated(self, message: ProcessTable.RowActivated) -> None:
         self.posted.append(message)
 
 
@@ -255,10 +255,10 @@ async def test_a_click_selects_and_a_double_click_asks_for_details() -> None:
         await b.show(*many(5))
         await b.pilot.click(b.table, offset=(20, 3))
         assert b.at == 1002
-        assert b.last(ProcessTable.Activated) is None
+        assert b.last(ProcessTable.RowActivated) is None
         await b.pilot.click(b.table, offset=(20, 4), times=2)
         assert b.at == 1003
-        assert b.last(ProcessTable.Activated).row.process.pid == 1003
+        assert b.last(ProcessTable.RowActivated).row.process.pid == 1003
 
 
 async def test_a_click_below_the_rows_does_nothing() -> None:

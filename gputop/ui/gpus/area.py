@@ -43,7 +43,7 @@ class GpuArea(LineWidget):
         Binding("pagedown", "move(4)", "GPUs after", show=False),
     ]
 
-    class Activated(Message):
+    class GpuActivated(Message):
         """Details of a GPU are wanted."""
 
         def __init__(self, uuid: str) -> None:
@@ -170,7 +170,7 @@ class GpuArea(LineWidget):
             if first <= y < after and left <= event.x < right:
                 self._select(uuid)
                 if event.chain == 2:
-                    self.post_message(self.Activated(uuid))
+                    self.post_message(self.GpuActivated(uuid))
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         self._top += 1

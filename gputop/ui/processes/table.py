@@ -61,7 +61,7 @@ class ProcessTable(LineWidget):
             super().__init__()
             self.row = row
 
-    class Activated(Message):
+    class RowActivated(Message):
         """Details of this row are wanted."""
 
         def __init__(self, row: ProcessRow) -> None:
@@ -260,7 +260,7 @@ class ProcessTable(LineWidget):
     def action_activate(self) -> None:
         row = self.cursor_row
         if row is not None:
-            self.post_message(self.Activated(row))
+            self.post_message(self.RowActivated(row))
 
     # -- events
 
