@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from gputop import __version__
 from gputop.alarms.engine import Event
-from gputop.sampling.bus import AlarmCleared, AlarmRaised, AlarmUnclear
+from gputop.sampling.messages import AlarmCleared, AlarmRaised, AlarmUnclear
 from gputop.text import shorten
 
 COMMAND_SECONDS: Final = 60.0  # a command that takes longer is ended
@@ -51,7 +51,7 @@ def facts(event: Event, host: str) -> dict[str, Any]:
     alarm = event.alarm
     gpu, process = alarm.gpu, alarm.process
     known: dict[str, Any] = dict.fromkeys(FACTS)
-    known.update(time=_iso(event.at), at=event.at, host=host, event=_kind(event), alarm=alarm.rule, text=alarm.words)
+    known.update(time=_iso(event.at), at=event.at, host=host, event=_kind(event), alarm=alarm.rule, text=alarm.message)
     known.update(value=alarm.value, unit=alarm.unit, xid=alarm.xid)
     if gpu is not None:
         known.update(gpu_index=gpu.index, gpu_uuid=gpu.uuid, gpu_name=gpu.name)
@@ -65,7 +65,7 @@ def facts(event: Event, host: str) -> dict[str, Any]:
 def line(event: Event) -> str:
     """*event* for people: ``2026-11-30 12:08:31 RAISED  GPU 0 (NVIDIA H200): memory 92%  [memory > 90%]``."""
     time = datetime.datetime.fromtimestamp(event.at).strftime("%Y-%m-%d %H:%M:%S")
-    return f"{time} {_kind(event).upper():<7} {event.alarm.words}  [{event.alarm.rule}]"
+    return f"{time} {_kind(event).upper():<7} {event.alarm.message}  [{event.alarm.rule}]"
 
 
 def _kind(event: Event) -> str:

@@ -30,7 +30,7 @@ from gputop.alarms.evaluation import (
 )
 from gputop.model import Snapshot
 from gputop.model.selection import find
-from gputop.sampling.bus import AlarmCleared, AlarmMessage, AlarmRaised, AlarmUnclear
+from gputop.sampling.messages import AlarmCleared, AlarmDetails, AlarmRaised, AlarmUnclear
 
 UNCLEAR_AFTER: Final = 30.0  # seconds
 
@@ -57,7 +57,7 @@ class Alarms:
         return [event for rule in self._rules for event in rule.look(snapshot, self._now, passed)]
 
     @property
-    def raised(self) -> list[AlarmMessage]:
+    def raised(self) -> list[AlarmDetails]:
         """The alarms raised now."""
         return [alarm for rule in self._rules for alarm in rule.raised()]
 
@@ -69,7 +69,7 @@ class Alarms:
 
 def once(
     conditions: Iterable[Condition], snapshot: Snapshot, exists: Callable[[int], bool | None]
-) -> tuple[list[AlarmMessage], list[AlarmMessage]]:
+) -> tuple[list[AlarmDetails], list[AlarmDetails]]:
     """(what holds in *snapshot*, what cannot be told), whatever time it should hold for."""
     holding, unclear = [], []
     for condition in conditions:
@@ -82,7 +82,7 @@ def once(
             for gpu in snapshot.gpus:
                 if not readable(gpu) and not gpu.asleep:
                     words = f"GPU {gpu.index} ({gpu.name}): {gpu.error or 'it does not answer'}"
-                    unclear.append(AlarmMessage(condition.text, gpu.uuid, words, gpu))
+                    unclear.append(AlarmDetails(condition.text, gpu.uuid, words, gpu))
     return holding, unclear
 
 
@@ -128,7 +128,7 @@ class _Rule:
         if len(states) > len(there):
             yield from self._absent(snapshot, there, passed)
 
-    def raised(self) -> Iterator[AlarmMessage]:
+    def raised(self) -> Iterator[AlarmDetails]:
         for subject, state in self._states.items():
             if state.raised:
                 yield self._alarm(subject, state.seen, in_words(self.condition, state.seen))
@@ -185,7 +185,7 @@ class _Rule:
         if state.raised:
             yield AlarmCleared(at, self._alarm(subject, state.seen, f"{who(state.seen)}: {words}"))
 
-    def _alarm(self, subject: str, seen: Observation, words: str) -> AlarmMessage:
+    def _alarm(self, subject: str, seen: Observation, words: str) -> AlarmDetails:
         return alarm(self.condition, subject, seen, words)
 
 

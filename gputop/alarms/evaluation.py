@@ -11,7 +11,7 @@ from gputop.alarms.metrics import is_idle, shown_size, shown_time
 from gputop.alarms.state import IdleTime, MemoryTrend
 from gputop.model import Gpu, GpuProcess, Snapshot, Xid
 from gputop.model.selection import find
-from gputop.sampling.bus import AlarmMessage
+from gputop.sampling.messages import AlarmDetails
 from gputop.text import shorten
 
 LOST_AFTER: Final = 10.0  # seconds without an answer after which a GPU counts as lost
@@ -248,7 +248,7 @@ def no_more(xid: Xid) -> str:
 # ------------------------------------------------------------------------------ words
 
 
-def alarm(condition: Condition, subject: str, seen: Observation, words: str) -> AlarmMessage:
+def alarm(condition: Condition, subject: str, seen: Observation, words: str) -> AlarmDetails:
     """*words* about *seen*, as the bus carries it."""
     first = next((n for n, value in enumerate(seen.values) if value is not None), None)
     value = unit = None
@@ -256,7 +256,7 @@ def alarm(condition: Condition, subject: str, seen: Observation, words: str) -> 
         clause = condition.clauses[first]
         value, unit = seen.values[first], clause.unit.key if isinstance(clause, Comparison) else "bytes/window"
     code = None if seen.xid is None else seen.xid.code
-    return AlarmMessage(condition.text, subject, words, seen.gpu, seen.process, value, unit, code)
+    return AlarmDetails(condition.text, subject, words, seen.gpu, seen.process, value, unit, code)
 
 
 def in_words(condition: Condition, seen: Observation, held: float = 0.0) -> str:

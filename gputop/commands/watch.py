@@ -149,7 +149,7 @@ def _once(rules: list[tuple[Condition, Actions]], options: argparse.Namespace, s
     from gputop.alarms.delivery import DeliveryQueue
     from gputop.alarms.engine import once
     from gputop.commands.shared.headless import say
-    from gputop.sampling.bus import AlarmRaised
+    from gputop.sampling.messages import AlarmRaised
     from gputop.sampling.one_shot import sample
 
     conditions, own = _by_rule(rules)
@@ -167,9 +167,9 @@ def _once(rules: list[tuple[Condition, Actions]], options: argparse.Namespace, s
         _act(AlarmRaised(snapshot.taken_at, alarm), [everywhere, *own[alarm.rule]], deliveries, say)
     if not options.quiet:
         bell = "\a" if options.bell and holding and is_terminal(sys.stdout) else ""
-        print_out("".join(f"{alarm.words}  [{alarm.rule}]\n" for alarm in holding) + bell)
+        print_out("".join(f"{alarm.message}  [{alarm.rule}]\n" for alarm in holding) + bell)
     for alarm in unclear:
-        say(alarm.words)
+        say(alarm.message)
     _finish(deliveries, say, ONCE_SECONDS)
     return HOLDS if holding else UNCLEAR if unclear else NOTHING
 
@@ -259,7 +259,7 @@ def _act(event: Event, everything: Iterable[Actions], deliveries: object, say: C
     """Log it, and have commands and webhooks done."""
     from gputop.alarms.actions import facts, post, run_command
     from gputop.alarms.delivery import DeliveryQueue
-    from gputop.sampling.bus import AlarmCleared, AlarmRaised
+    from gputop.sampling.messages import AlarmCleared, AlarmRaised
 
     assert isinstance(deliveries, DeliveryQueue)
     known = facts(event, socket.gethostname())
@@ -278,7 +278,7 @@ def _act(event: Event, everything: Iterable[Actions], deliveries: object, say: C
 
 def _print(event: Event, bell: bool) -> None:
     from gputop.alarms.actions import line
-    from gputop.sampling.bus import AlarmRaised
+    from gputop.sampling.messages import AlarmRaised
 
     print_out(line(event) + "\n")
     if bell and isinstance(event, AlarmRaised) and sys.stdout is not None and sys.stdout.isatty():

@@ -1,101 +1,34 @@
-"""How everybody hears of what happened: publish from any thread, handle on the event loop.
+"""Publish from any thread, handle on the event loop: the one place where a message changes threads.
 
-What draws subscribes plainly and gets the *newest* message of a type: what it was too slow for is conflated away, so
+What draws subscribes plainly and is called with the *newest* message of a type: what it was too slow for is dropped, so
 nothing queues up. What must not miss anything (a recorder, alarms, an event pane) subscribes with ``every=True`` to a
-bounded queue; when that overflows, it hears of it by :class:`MessagesLost`. The bus knows nothing of Textual.
+bounded queue; when that overflows, it hears of it by :class:`MessagesLost`.
+
+What a subscriber may expect, so that it need not queue again:
+
+* Its handler runs on the event loop, in the context (:mod:`contextvars`) in which the bus was attached: attach from
+  within the running application, and a handler may touch widgets directly. No second newest-wins mailbox is needed.
+* It is called once a turn of the loop at most, with what is newest at that moment.
+* What it raises goes to *on_error* of :meth:`Bus.attach`, and the other subscribers are served all the same.
+
+The bus knows nothing of Textual, nor of the messages (``messages``) but :class:`MessagesLost`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from gputop.leaks.report import LeakReport
-from gputop.model import Gpu, GpuProcess, Snapshot
+from gputop.sampling.messages import MessagesLost
 
-QUEUE_LIMIT: Final = 1024
+QUEUED_MESSAGES: Final = 1024  # of a subscriber with every=True
 
 M = TypeVar("M")
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotTaken:
-    snapshot: Snapshot
-
-
-@dataclass(frozen=True, slots=True)
-class GpuLost:
-    at: float
-    gpu: Gpu
-
-
-@dataclass(frozen=True, slots=True)
-class GpuBack:
-    at: float
-    gpu: Gpu
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessStarted:
-    at: float
-    process: GpuProcess
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessExited:
-    at: float
-    process: GpuProcess  # as it was seen last
-
-
-@dataclass(frozen=True, slots=True)
-class LeaksReported:
-    report: LeakReport
-
-
-@dataclass(frozen=True, slots=True)
-class AlarmMessage:
-    """What an alarm is about. ``rule`` is its condition as it was written; (``rule``, ``subject``) names the alarm."""
-
-    rule: str
-    subject: str  # "GPU-…", "GPU-…/41832", "pid 1234"
-    words: str  # what is so, in a sentence
-    gpu: Gpu | None = None
-    process: GpuProcess | None = None
-    value: float | None = None  # of the condition's first quantity, in *unit*
-    unit: str | None = None  # percent, bytes, celsius, watts, seconds, bytes/window
-    xid: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AlarmRaised:
-    at: float
-    alarm: AlarmMessage
-
-
-@dataclass(frozen=True, slots=True)
-class AlarmCleared:
-    at: float
-    alarm: AlarmMessage
-
-
-@dataclass(frozen=True, slots=True)
-class AlarmUnclear:
-    """Whether a condition holds cannot be told for some time; *over*: it can again. The alarm stays as it was."""
-
-    at: float
-    alarm: AlarmMessage
-    over: bool
-
-
-@dataclass(frozen=True, slots=True)
-class MessagesLost:
-    """A subscriber with ``every=True`` was too slow for *count* messages."""
-
-    count: int
+OnError = Callable[[Exception], None]
 
 
 class Subscription:
@@ -111,15 +44,15 @@ class Subscription:
     def cancel(self) -> None:
         self._bus._remove(self._type, self)
 
-    def _offer(self, message: object, loop: asyncio.AbstractEventLoop) -> None:
+    def _offer(self, message: object, loop: asyncio.AbstractEventLoop, context: contextvars.Context) -> None:
         """Called under the bus's lock, from any thread."""
-        if self._every and len(self._pending) >= QUEUE_LIMIT:
+        if self._every and len(self._pending) >= QUEUED_MESSAGES:
             self._lost += 1
         else:
             self._pending.append(message)
         if not self._scheduled:
             self._scheduled = True
-            loop.call_soon_threadsafe(self._deliver)
+            loop.call_soon_threadsafe(self._deliver, context=context)
 
     def _deliver(self) -> None:
         with self._bus._lock:
@@ -127,24 +60,30 @@ class Subscription:
             self._pending.clear()
             self._lost = 0
             self._scheduled = False
-        for message in messages:
-            self._handler(message)
-        if lost:
-            self._handler(MessagesLost(lost))
+        for message in [*messages, MessagesLost(lost)] if lost else messages:
+            try:
+                self._handler(message)
+            except Exception as error:
+                if self._bus._on_error is None:
+                    raise  # to the loop's own exception handler
+                self._bus._on_error(error)
 
 
 class Bus:
-    """Publish and subscribe. Handlers run on *loop*, the one that was running when the bus was attached."""
+    """Publish and subscribe. Handlers run on the event loop that the bus was attached to."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._subscriptions: dict[type, list[Subscription]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._context = contextvars.Context()
+        self._on_error: OnError | None = None
 
-    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Deliver on *loop* from now on; what was published before is gone (the history has it)."""
+    def attach(self, loop: asyncio.AbstractEventLoop, on_error: OnError | None = None) -> None:
+        """Deliver on *loop* from now on, in the caller's context; what was published before is gone (the history has
+        it). *on_error* is called, on the loop, with what a handler raised."""
         with self._lock:
-            self._loop = loop
+            self._loop, self._context, self._on_error = loop, contextvars.copy_context(), on_error
 
     def detach(self) -> None:
         with self._lock:
@@ -165,7 +104,7 @@ class Bus:
             if loop is None or loop.is_closed():
                 return
             for subscription in self._subscriptions.get(type(message), ()):
-                subscription._offer(message, loop)
+                subscription._offer(message, loop, self._context)
 
     def _remove(self, type_: type, subscription: Subscription) -> None:
         with self._lock:

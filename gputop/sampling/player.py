@@ -14,8 +14,9 @@ from typing import Final
 from gputop.model import ProcessKey, Snapshot
 from gputop.procfs.host_reader import ProcessDetails
 from gputop.recording.reading import Recording
-from gputop.sampling.bus import Bus, SnapshotTaken
+from gputop.sampling.bus import Bus
 from gputop.sampling.history import SAMPLES, History
+from gputop.sampling.messages import SnapshotTaken
 
 SPEEDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 _LEAST_APART: Final = 0.05  # seconds between two snapshots on the bus, however fast it plays

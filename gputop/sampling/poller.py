@@ -19,8 +19,9 @@ from typing import Final
 
 from gputop.model import Driver, Gpu, GpuProcess, Host, HostFacts, ProcessKey, Snapshot, TorchReport, replace
 from gputop.procfs.host_reader import HostReader, ProcessDetails
-from gputop.sampling.bus import Bus, GpuBack, GpuLost, ProcessExited, ProcessStarted, SnapshotTaken
+from gputop.sampling.bus import Bus
 from gputop.sampling.history import History
+from gputop.sampling.messages import GpuBack, GpuLost, ProcessExited, ProcessStarted, SnapshotTaken
 from gputop.sampling.reader_threads import ReaderThreads
 from gputop.sampling.snapshot_builder import SnapshotBuilder, assemble
 from gputop.sources.source import Reading, Source, SourceError

@@ -18,8 +18,9 @@ from textual.screen import Screen
 from gputop import settings_file
 from gputop.leaks.context import Investigator
 from gputop.model import Snapshot
-from gputop.sampling.bus import Bus, GpuBack, GpuLost, LeaksReported, SnapshotTaken
+from gputop.sampling.bus import Bus
 from gputop.sampling.history import History
+from gputop.sampling.messages import GpuBack, GpuLost, LeaksReported, SnapshotTaken
 from gputop.sampling.sampler import Sampler
 from gputop.settings import Settings
 from gputop.signals.protocol import Signals

@@ -11,8 +11,9 @@ from gputop import locations
 from gputop.leaks.context import Investigator
 from gputop.leaks.report import LeakReport
 from gputop.leaks.watch import LeakWatch
-from gputop.sampling.bus import Bus, LeaksReported, SnapshotTaken
+from gputop.sampling.bus import Bus
 from gputop.sampling.journal import Journal, Kind
+from gputop.sampling.messages import LeaksReported, SnapshotTaken
 from gputop.sampling.sampler import Sampler
 from gputop.settings import Settings
 from gputop.signals.audit_log import ActionLog

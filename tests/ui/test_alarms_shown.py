@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from gputop.commands.shared.dashboard_alarms import watch
-from gputop.sampling.bus import AlarmCleared, AlarmMessage, AlarmRaised, Bus
+from gputop.sampling.bus import Bus
 from gputop.sampling.history import History
+from gputop.sampling.messages import AlarmCleared, AlarmDetails, AlarmRaised
 from gputop.sampling.poller import Poller
 from gputop.settings import DEFAULTS, AlarmRule, Settings
 from gputop.sources.simulated import simulated_machine
@@ -61,7 +62,7 @@ async def test_it_goes_when_it_is_cleared_and_many_at_once_are_one_toast(tmp_pat
     async with dashboard(DEFAULTS.changed(refresh=0.2), tmp_path) as (app, poller):
         assert poller.latest is not None
         gpu = poller.latest.gpus[0]
-        alarms = [AlarmMessage("xid", f"{n}", f"GPU 0: Xid {n}", gpu) for n in range(5)]
+        alarms = [AlarmDetails("xid", f"{n}", f"GPU 0: Xid {n}", gpu) for n in range(5)]
         for alarm in alarms:
             app.bus.publish(AlarmRaised(0.0, alarm))
         await until(lambda: "alarm: xid" in text(app), "the remark")

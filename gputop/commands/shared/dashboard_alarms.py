@@ -10,7 +10,8 @@ from collections.abc import Callable
 from gputop.alarms.conditions import Condition, ConditionError, host_pids, parse_rule
 from gputop.alarms.engine import Alarms
 from gputop.model.selection import only
-from gputop.sampling.bus import Bus, SnapshotTaken
+from gputop.sampling.bus import Bus
+from gputop.sampling.messages import SnapshotTaken
 from gputop.sampling.poller import Poller
 from gputop.settings import Settings
 

@@ -12,8 +12,9 @@ from typing import Final
 
 from gputop.commands.shared.arguments import Machine
 from gputop.model import Snapshot
-from gputop.sampling.bus import Bus, SnapshotTaken
+from gputop.sampling.bus import Bus
 from gputop.sampling.history import NoHistory
+from gputop.sampling.messages import SnapshotTaken
 from gputop.sampling.poller import Poller
 
 FIRST_READING: Final = 3.0  # seconds after which it goes on without one: a GPU may hang

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from gputop.sampling.bus import AlarmCleared, AlarmMessage, AlarmRaised, Bus
+from gputop.sampling.bus import Bus
+from gputop.sampling.messages import AlarmCleared, AlarmDetails, AlarmRaised
 
 SINGLE: Final = 3  # toasts at one moment; more are told in one
 
@@ -17,7 +18,7 @@ class RaisedAlarms:
     def __init__(self, bus: Bus, tell: Callable[[str, bool], None]) -> None:
         self.by_gpu: dict[str, tuple[str, ...]] = {}  # conditions, by the GPU's UUID
         self._tell = tell
-        self._raised: dict[tuple[str, str], AlarmMessage] = {}
+        self._raised: dict[tuple[str, str], AlarmDetails] = {}
         self._untold: list[tuple[str, bool]] = []
         bus.subscribe(AlarmRaised, self._hear, every=True)
         bus.subscribe(AlarmCleared, self._hear, every=True)
@@ -37,7 +38,7 @@ class RaisedAlarms:
         self.by_gpu = {uuid: tuple(rules) for uuid, rules in by_gpu.items()}
         if not self._untold:
             asyncio.get_running_loop().call_soon(self._tell_all)  # after all of this reading
-        self._untold.append((f"{alarm.words}  [{alarm.rule}]", isinstance(message, AlarmRaised)))
+        self._untold.append((f"{alarm.message}  [{alarm.rule}]", isinstance(message, AlarmRaised)))
 
     def _tell_all(self) -> None:
         untold, self._untold = self._untold, []

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gputop.alarms.conditions import parse
 from gputop.alarms.engine import Alarms, Event, once
 from gputop.model import Gpu, GpuProcess, Severity, Xid
-from gputop.sampling.bus import AlarmCleared, AlarmRaised, AlarmUnclear
+from gputop.sampling.messages import AlarmCleared, AlarmRaised, AlarmUnclear
 from tests.unit.sampling.snapshots import GIB, START, gpu, process, snapshot
 
 KIND = {AlarmRaised: "raised", AlarmCleared: "cleared"}
@@ -43,7 +43,7 @@ class Story:
             for event in self.alarms.look(snapshot(self.at, gpus, processes, problems=problems)):
                 came.append(kind(event))
                 self.events.append((self.at, kind(event)))
-                self.words.append(event.alarm.words)
+                self.words.append(event.alarm.message)
         return came
 
     def memory(self, *percents: float | None) -> list[str]:
@@ -401,9 +401,9 @@ def test_raised_and_cleared_take_turns_and_only_known_values_do_it(story_of: lis
 def test_looking_once() -> None:
     conditions = [parse("memory > 40%"), parse("temperature > 90C"), parse("pid 9 gone")]
     holding, unclear = once(conditions, snapshot(0, [gpu()]), {9: True}.get)
-    assert [alarm.words for alarm in holding] == ["GPU 0 (NVIDIA H200): memory 50%"] and not unclear
+    assert [alarm.message for alarm in holding] == ["GPU 0 (NVIDIA H200): memory 50%"] and not unclear
     holding, unclear = once(conditions[1:2], snapshot(0, [gpu(temperature_celsius=None)]), {}.get)
-    assert not holding and "temperature is not told" in unclear[0].words
+    assert not holding and "temperature is not told" in unclear[0].message
     holding, unclear = once([parse("process memory > 1GiB")], snapshot(0, [gpu(error="lost")]), {}.get)
     assert not holding and len(unclear) == 1
 

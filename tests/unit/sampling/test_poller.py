@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from gputop.model import Driver, Gpu, GpuProcess, Host, HostFacts, ProcessKey, Snapshot, TorchReport
-from gputop.sampling.bus import Bus, GpuBack, GpuLost, MessagesLost, ProcessExited, ProcessStarted, SnapshotTaken
+from gputop.sampling.bus import Bus
+from gputop.sampling.messages import GpuBack, GpuLost, MessagesLost, ProcessExited, ProcessStarted, SnapshotTaken
 from gputop.sampling.poller import Poller
 from gputop.sampling.reader_threads import PATIENCE, ReaderThreads
 from gputop.sources.source import Reading, SourceError
