@@ -29,7 +29,7 @@ def _now() -> usage.Memory:
 
 def poll(polls: int) -> dict[str, Any]:
     """Run gputop's own poller on the driver this process finds, as fast as it goes."""
-    from gputop.procfs.reader import ProcHostReader
+    from gputop.procfs.proc_host_reader import ProcHostReader
     from gputop.sampling.bus import Bus
     from gputop.sampling.history import History
     from gputop.sampling.poller import Poller

@@ -17,8 +17,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gputop.leaks.holders import HolderScanner
-from gputop.procfs.reader import ProcHostReader
+from gputop.leaks.holders.scanner import HolderScanner
+from gputop.procfs.proc_host_reader import ProcHostReader
 
 CROWD = r"""
 #include <fcntl.h>

@@ -89,7 +89,7 @@ class Gputop:
     """gputop's poller in this process, and gputop as a program."""
 
     def __init__(self) -> None:
-        from gputop.procfs.reader import ProcHostReader
+        from gputop.procfs.proc_host_reader import ProcHostReader
         from gputop.sampling.bus import Bus
         from gputop.sampling.poller import Poller
         from gputop.sources.nvml import NvmlSource

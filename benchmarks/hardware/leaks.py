@@ -112,8 +112,8 @@ class Gputop:
 
     def __init__(self) -> None:
         from gputop.leaks.finder import LeakFinder
-        from gputop.leaks.investigator import ProcInvestigator
-        from gputop.procfs.reader import ProcHostReader
+        from gputop.leaks.proc_investigator import ProcInvestigator
+        from gputop.procfs.proc_host_reader import ProcHostReader
         from gputop.settings import Settings
         from gputop.sources.nvml import NvmlSource
 

@@ -70,7 +70,7 @@ class Watch:
     """gputop's poller at 500 ms; the snapshots of some seconds."""
 
     def __init__(self) -> None:
-        from gputop.procfs.reader import ProcHostReader
+        from gputop.procfs.proc_host_reader import ProcHostReader
         from gputop.sampling.bus import Bus
         from gputop.sampling.poller import Poller
         from gputop.sources.nvml import NvmlSource

@@ -61,7 +61,7 @@ def told(fine: bool, words: str) -> None:
 
 
 def watch(directory: Path) -> None:
-    from gputop.procfs.reader import ProcHostReader
+    from gputop.procfs.proc_host_reader import ProcHostReader
     from gputop.sampling.bus import Bus
     from gputop.sampling.history import NoHistory
     from gputop.sampling.poller import Poller

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from gputop.leaks.holder import HeldDevice, Holder, HolderScan
+from gputop.leaks.holders.holder import HeldDevice, Holder, HolderScan
 from gputop.leaks.process_history import ProcessHistory
 from gputop.leaks.report import DeadPid, HolderEvidence
 from gputop.leaks.words import clock

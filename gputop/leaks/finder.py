@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from gputop.leaks.attribution import UnattributedClock, attribute, gap
-from gputop.leaks.context import Investigator, ProcessContext
 from gputop.leaks.dead_pids import find_dead_pids
-from gputop.leaks.holder import HeldDevice, HolderScan
+from gputop.leaks.holders.holder import HeldDevice, HolderScan
+from gputop.leaks.process_context import Investigator, ProcessContext
 from gputop.leaks.process_history import ProcessHistory
 from gputop.leaks.report import Attribution, DeadPid, LeakReport, UnattributedMemory
 from gputop.leaks.rules import Case
 from gputop.leaks.stragglers import Member, stragglers
+from gputop.leaks.unattributed import UnattributedClock, attribute, gap
 from gputop.leaks.verdicts import judge, judge_dead_pid, nothing_to_ask, worst_first
 from gputop.model import GpuProcess, HostFacts, LeakVerdict, ProcessKey, Snapshot, Verdict, replace
 from gputop.model.owner import Owner

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from gputop.leaks.holder import HeldDevice, Holder, HolderScan
+from gputop.leaks.holders.holder import HeldDevice, Holder, HolderScan
 from gputop.model import HostFacts, LeakVerdict, ProcessKey, Verdict
 from gputop.model.owner import Owner
 

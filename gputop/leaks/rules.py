@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from gputop import units
-from gputop.leaks.context import ProcessContext
-from gputop.leaks.holder import HeldDevice
+from gputop.leaks.holders.holder import HeldDevice
+from gputop.leaks.process_context import ProcessContext
 from gputop.leaks.process_history import ParentChange
 from gputop.leaks.words import clock, plural, span
 from gputop.model import Finding, HostFacts

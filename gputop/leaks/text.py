@@ -6,7 +6,7 @@ import json
 from typing import Any, Final
 
 from gputop import units
-from gputop.leaks.holder import Holder
+from gputop.leaks.holders.holder import Holder
 from gputop.leaks.report import LeakReport, UnattributedMemory
 from gputop.model import LeakVerdict, ProcessKey, Snapshot, Verdict
 from gputop.text import shorten, to_ascii, wrap

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from gputop.leaks import rules
-from gputop.leaks.context import ProcessContext
-from gputop.leaks.holder import HolderScan
+from gputop.leaks.holders.holder import HolderScan
+from gputop.leaks.process_context import ProcessContext
 from gputop.leaks.report import DeadPid
 from gputop.leaks.rules import Case, deliberate, is_worker, manager_of
 from gputop.leaks.words import amount, clock, descriptors, plural, span

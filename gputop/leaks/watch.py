@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from gputop.leaks.context import Investigator
+from gputop.leaks.process_context import Investigator
 from gputop.leaks.report import LeakReport
 from gputop.model import Snapshot, replace
 from gputop.settings import Settings

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable
 from typing import Any, Final
 
-from gputop.leaks.attribution import attribute
+from gputop.leaks.unattributed import attribute
 from gputop.model import Gpu, GpuProcess, MigInstance, Snapshot
 
 #: Fields that appear under another name or in another form.

@@ -8,8 +8,8 @@ from typing import Final
 
 from gputop.model import HostFacts, ProcessKey, clean_text, replace
 from gputop.procfs.devices import NvidiaDevices
+from gputop.procfs.host_facts import command_from
 from gputop.procfs.host_reader import ProcessDetails
-from gputop.procfs.process import command_from
 from gputop.procfs.stat import Stat, read_stat
 
 FactsOf = Callable[[int, Stat], HostFacts]

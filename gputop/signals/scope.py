@@ -28,7 +28,7 @@ class RelatedProcesses(NamedTuple):
     session: tuple[HostFacts, ...] = ()
 
     def of(self, scope: SignalScope) -> tuple[HostFacts, ...]:
-        """Those that *extent* takes in beside the processes themselves."""
+        """Those that *scope* takes in beside the processes themselves."""
         return {
             SignalScope.DESCENDANTS: self.descendants,
             SignalScope.GROUP: self.group,

@@ -15,8 +15,8 @@ from typing import Final
 
 from gputop.model import HostFacts, ProcessKey, clean_text, replace
 from gputop.procfs.devices import NvidiaDevices
+from gputop.procfs.host_facts import UserNames, command_line
 from gputop.procfs.machine import pids_are_host
-from gputop.procfs.process import UserNames, command_line
 from gputop.procfs.stat import MAX_PID, TICKS_PER_SECOND, Stat, is_thread, read_stat
 from gputop.signals import pidfd as pidfds
 from gputop.signals.names import signal_name

@@ -16,7 +16,7 @@ from textual.filter import LineFilter
 from textual.screen import Screen
 
 from gputop import settings_file
-from gputop.leaks.context import Investigator
+from gputop.leaks.process_context import Investigator
 from gputop.model import Snapshot
 from gputop.sampling.bus import Bus
 from gputop.sampling.history import History

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Final
 
 from gputop import locations
-from gputop.leaks.context import Investigator
+from gputop.leaks.process_context import Investigator
 from gputop.leaks.report import LeakReport
 from gputop.leaks.watch import LeakWatch
 from gputop.sampling.bus import Bus

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from gputop import units
-from gputop.leaks.attribution import attribute
 from gputop.leaks.report import LeakReport
+from gputop.leaks.unattributed import attribute
 from gputop.model import Gpu, GpuProcess, LeakVerdict, ProcessKey, Severity, Snapshot, Verdict
 from gputop.torch_monitor.process_memory import TorchMemory, torch_memory
 

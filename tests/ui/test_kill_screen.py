@@ -13,7 +13,7 @@ import pytest
 from gputop.leaks.report import LeakReport
 from gputop.model import GpuProcess, ProcessKey, Snapshot, clean_text, replace
 from gputop.model.owner import Owner
-from gputop.signals import outcome
+from gputop.signals import timeouts
 from gputop.signals.protocol import Outcome, Result, Target
 from gputop.signals.scope import RelatedProcesses
 from gputop.signals.sender import ProcSignals
@@ -185,7 +185,7 @@ async def test_outcome_is_live_and_stays_as_a_toast() -> None:
 
 
 async def test_survivor_is_offered_sigkill_and_close_keeps_the_cursor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outcome, "GRACE", 0.3)
+    monkeypatch.setattr(timeouts, "OFFER_SIGKILL_SECONDS", 0.3)
     machine = Machine(process(10), obeys=False)
     async with showing(machine.screen) as (app, pilot):
         await ready(app.over)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gputop.leaks.holder import HeldDevice, Holder, HolderScan
+from gputop.leaks.holders.holder import HeldDevice, Holder, HolderScan
 from gputop.leaks.report import Cause, DeadPid, HolderEvidence, LeakReport, UnattributedMemory
 from gputop.model import Finding, LeakVerdict, ProcessKey, Snapshot, Verdict, replace
 from gputop.model.owner import Owner

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from gputop.leaks.context import Investigator
+    from gputop.leaks.process_context import Investigator
     from gputop.model import Snapshot
     from gputop.procfs.host_reader import HostReader
     from gputop.settings import Settings
@@ -139,7 +139,7 @@ def machine_of(options: argparse.Namespace, to_act: bool = False, clock: Callabl
         except UnknownScenario as error:
             raise Refusal(f"--demo: {error}") from None
         return Machine(demo.source, demo.host, demo.signals if to_act else None, True, lambda: demo.investigator)
-    from gputop.procfs.reader import ProcHostReader
+    from gputop.procfs.proc_host_reader import ProcHostReader
     from gputop.sources.nvml import NvmlSource
 
     signals: Signals | None = None
@@ -150,7 +150,7 @@ def machine_of(options: argparse.Namespace, to_act: bool = False, clock: Callabl
     reader = ProcHostReader()
 
     def investigator() -> Investigator:
-        from gputop.leaks.investigator import ProcInvestigator
+        from gputop.leaks.proc_investigator import ProcInvestigator
 
         return ProcInvestigator(reader.facts_of)
 

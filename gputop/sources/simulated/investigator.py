@@ -6,9 +6,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from gputop.leaks.context import ProcessContext
-from gputop.leaks.holder import HeldDevice, Holder, HolderScan
-from gputop.leaks.holders import benign
+from gputop.leaks.holders.holder import HeldDevice, Holder, HolderScan
+from gputop.leaks.holders.scanner import benign
+from gputop.leaks.process_context import ProcessContext
 from gputop.model import HostFacts, ProcessKey
 from gputop.model.owner import Owner, Relative
 from gputop.procfs.owner import owner_from
@@ -18,7 +18,7 @@ from gputop.sources.simulated.population import SimulatedProcess
 
 
 class SimulatedInvestigator:
-    """See :class:`gputop.leaks.context.Investigator`. Nothing of the real /proc is read."""
+    """See :class:`gputop.leaks.process_context.Investigator`. Nothing of the real /proc is read."""
 
     def __init__(self, world: SimulatedWorld, host: SimulatedHost) -> None:
         self._world = world

@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 from textual import events
 
 from gputop.leaks.report import DeadPid
+from gputop.signals.graceful_termination import GracefulTermination, TerminationStep
 from gputop.signals.names import SIGNALS, SignalEntry, parse_signal, signal_name
-from gputop.signals.outcome import Terminations
 from gputop.signals.scope import SignalScope
-from gputop.signals.state import TerminationState
-from gputop.signals.termination import GracefulTermination, TerminationStep
+from gputop.signals.termination_state import TerminationState
+from gputop.signals.terminations import Terminations
 from gputop.ui.toolkit.cells import Line, fit
 from gputop.ui.toolkit.frame import on
 from gputop.ui.toolkit.text_entry import Entry

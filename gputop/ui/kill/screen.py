@@ -11,13 +11,13 @@ from textual import events
 from gputop.leaks.report import DeadPid, LeakReport
 from gputop.model import HostFacts, ProcessKey, Snapshot
 from gputop.signals.audit_log import ActionLog
+from gputop.signals.graceful_termination import GracefulTermination, with_related
+from gputop.signals.memory_reclaim import HeldMemory
 from gputop.signals.names import signal_name
-from gputop.signals.outcome import Terminations
 from gputop.signals.protocol import Signals, Target
-from gputop.signals.reclaim import HeldMemory
 from gputop.signals.scope import RelatedProcesses, SignalScope
-from gputop.signals.state import TerminationState
-from gputop.signals.termination import GracefulTermination, with_related
+from gputop.signals.termination_state import TerminationState
+from gputop.signals.terminations import Terminations
 from gputop.ui.kill.choices import SCOPES, SignalChoice, TypedSignal, choices
 from gputop.ui.kill.targets import holders_as_targets
 from gputop.ui.kill.text import KillText

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from gputop.leaks.report import DeadPid, LeakReport
 from gputop.model import HostFacts, LeakVerdict, ProcessKey
+from gputop.signals.memory_reclaim import HeldMemory
 from gputop.signals.protocol import Target
-from gputop.signals.reclaim import HeldMemory
 
 HoldersAsTargets = tuple[list[Target], list[HeldMemory], dict[ProcessKey, HostFacts]]
 """The targets, the memory that they keep, and what is known of those that are on no GPU themselves."""

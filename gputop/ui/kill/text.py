@@ -8,10 +8,10 @@ from typing import Final
 from gputop import units
 from gputop.model import ProcessKey
 from gputop.model.owner import Owner
-from gputop.signals.outcome import Terminations
+from gputop.signals.kill_warnings import kill_warnings
 from gputop.signals.protocol import Target
-from gputop.signals.state import ProcessTermination, TerminationState
-from gputop.signals.warnings import kill_warnings
+from gputop.signals.termination_state import ProcessTermination, TerminationState
+from gputop.signals.terminations import Terminations
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.palette import gpu_role
 from gputop.ui.toolkit.wrap import wrap

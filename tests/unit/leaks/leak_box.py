@@ -15,11 +15,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from gputop.leaks.finder import LeakFinder
-from gputop.leaks.investigator import ProcInvestigator
+from gputop.leaks.proc_investigator import ProcInvestigator
 from gputop.leaks.report import LeakReport
 from gputop.model import LeakVerdict, Snapshot
 from gputop.procfs.devices import NvidiaDevices
-from gputop.procfs.reader import ProcHostReader
+from gputop.procfs.proc_host_reader import ProcHostReader
 from gputop.sampling.snapshot_builder import assemble
 from gputop.settings import Settings
 from gputop.sources.nvml import NvmlSource

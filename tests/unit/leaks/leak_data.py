@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gputop.leaks.context import ProcessContext
+from gputop.leaks.process_context import ProcessContext
 from gputop.leaks.process_history import ParentChange
 from gputop.leaks.rules import Case
 from gputop.model import HostFacts, ProcessKey, replace

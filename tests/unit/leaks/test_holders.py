@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from gputop.leaks.holder import Holder, HolderScan
-from gputop.leaks.holders import HolderScanner, benign
+from gputop.leaks.holders.holder import Holder, HolderScan
+from gputop.leaks.holders.scanner import HolderScanner, benign
 from gputop.model import HostFacts, ProcessKey
 from gputop.procfs.devices import NvidiaDevices
-from gputop.procfs.reader import ProcHostReader
+from gputop.procfs.proc_host_reader import ProcHostReader
 from tests.unit.children import DEAD_FIRST_THREAD, as_nobody, child, descriptors, key_of, root, state_of, wait_for
 
 OPEN = "import os\ngpu = os.open(sys.argv[1], os.O_RDWR | os.O_NOCTTY)\n"
@@ -194,7 +194,7 @@ def test_where_no_program_can_be_started_it_looks_itself_and_rests(
 ) -> None:
     """So that a machine with thousands of processes keeps a core to itself."""
     rests: list[float] = []
-    monkeypatch.setattr("gputop.leaks.holders.WORK_SECONDS", 0.0)
+    monkeypatch.setattr("gputop.leaks.holders.scanner.WORK_SECONDS", 0.0)
     with child(OPEN, device) as process:
         made = scanner(device)
         monkeypatch.setattr(sys, "executable", "/nonexistent/python")
@@ -212,7 +212,7 @@ def test_a_scan_that_hangs_is_cut_short_and_says_so(
     hanging.chmod(0o755)
     made = scanner(device)
     monkeypatch.setattr(sys, "executable", str(hanging))
-    monkeypatch.setattr("gputop.leaks.holders.PATIENCE", 0.3)
+    monkeypatch.setattr("gputop.leaks.holders.scanner.PATIENCE", 0.3)
     scan = made.scan()
     assert scan.cut_short and not scan.complete and "cut short" in scan.words()
 

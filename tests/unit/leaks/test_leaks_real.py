@@ -317,8 +317,8 @@ sys.path.insert(0, {str(Path(__file__).resolve().parents[3])!r})
 from gputop.sampling.snapshot_builder import assemble
 from gputop.model import replace
 from gputop.procfs.devices import NvidiaDevices
-from gputop.procfs.reader import ProcHostReader
-from gputop.leaks.investigator import ProcInvestigator
+from gputop.procfs.proc_host_reader import ProcHostReader
+from gputop.leaks.proc_investigator import ProcInvestigator
 from gputop.leaks.finder import LeakFinder
 from gputop.settings import Settings
 from gputop.sources.source import Reading

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gputop.leaks.holder import HeldDevice, Holder, HolderScan
+from gputop.leaks.holders.holder import HeldDevice, Holder, HolderScan
 from gputop.leaks.report import DeadPid, HolderEvidence
 from gputop.leaks.rules import Case
 from gputop.leaks.verdicts import judge, judge_dead_pid, nothing_to_ask, worst_first

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from gputop.leaks.context import ProcessContext
 from gputop.leaks.finder import SCAN_SECONDS, LeakFinder
-from gputop.leaks.holder import HolderScan
+from gputop.leaks.holders.holder import HolderScan
+from gputop.leaks.process_context import ProcessContext
 from gputop.leaks.report import LeakReport
 from gputop.leaks.watch import LeakWatch
 from gputop.model import HostFacts, ProcessKey, Snapshot, Verdict

@@ -16,7 +16,7 @@ import pytest
 from gputop.procfs.details import SHOWN_ENVIRONMENT, read_details
 from gputop.procfs.devices import NvidiaDevices, device_name
 from gputop.procfs.host_reader import ProcessDetails
-from gputop.procfs.reader import ProcHostReader
+from gputop.procfs.proc_host_reader import ProcHostReader
 from tests.unit.children import (
     DEAD_FIRST_THREAD,
     STUCK,

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from gputop.leaks.context import ProcessContext
-from gputop.leaks.investigator import ProcInvestigator
+from gputop.leaks.proc_investigator import ProcInvestigator
+from gputop.leaks.process_context import ProcessContext
 from gputop.model import Gpu, HostFacts, ProcessKey
 from gputop.model.owner import Owner, Relative
 from gputop.procfs.owner import ENVIRONMENT, cgroup_paths, cuda_index, environment_from, owner_from
-from gputop.procfs.reader import ProcHostReader
+from gputop.procfs.proc_host_reader import ProcHostReader
 from tests.unit.children import as_nobody, child, key_of, root, wait_for
 
 ID = "3fa9c81d02ab" + "7" * 52

@@ -15,14 +15,14 @@ import pytest
 
 from gputop.model import HostFacts, ProcessKey, Snapshot
 from gputop.procfs.stat import read_stat
-from gputop.signals import outcome
+from gputop.signals import timeouts
 from gputop.signals.audit_log import ActionLog
-from gputop.signals.outcome import Terminations
+from gputop.signals.graceful_termination import GracefulTermination, TerminationStep, with_related
 from gputop.signals.protocol import Target
 from gputop.signals.scope import SignalScope, related_among
 from gputop.signals.sender import ProcSignals
-from gputop.signals.state import TerminationState
-from gputop.signals.termination import GracefulTermination, TerminationStep, with_related
+from gputop.signals.termination_state import TerminationState
+from gputop.signals.terminations import Terminations
 from tests.unit.children import in_new_pid_namespace, key_of, root, state_of, wait_for
 
 #: A leader in a session of its own: a child in its group, a grandchild, a child in a group of its own, one in a session
@@ -238,10 +238,10 @@ _REUSE = """
 import json, os, signal, sys, time
 from gputop.model import ProcessKey
 from gputop.signals.protocol import Outcome, Result, Target
-from gputop.signals.termination import Course, Step
-from gputop.signals.outcome import Endings
-from gputop.signals.state import Stage
-from gputop.signals.scope import Extent
+from gputop.signals.graceful_termination import GracefulTermination, TerminationStep
+from gputop.signals.terminations import Terminations
+from gputop.signals.termination_state import TerminationState
+from gputop.signals.scope import SignalScope
 from gputop.procfs.stat import read_stat
 from gputop.signals.sender import ProcSignals
 
@@ -285,16 +285,17 @@ def untouched(pid):
 def test_pid_reused_between_the_key_and_the_dialog_gets_nothing() -> None:
     found = in_new_pid_namespace(_REUSE + """
 pid = start()
-target = Target(ProcessKey(pid, read_stat(f"/proc/{pid}/stat").start_ticks), kin=True)
+target = Target(ProcessKey(pid, read_stat(f"/proc/{pid}/stat").start_ticks), related=True)
 second = reuse(pid)
-endings = Endings([target], None)
+terminations = Terminations([target], None)
 signals = ProcSignals()
-endings.take(signals)
-course = Course(endings, signals, Extent.PROCESS, 0.1)
-while course.step is not Step.DONE:
-    if course.due:
-        course.act(None)
-print(json.dumps([pid == second, endings.all[0].stage.name, endings.words(endings.all[0]), untouched(second)]))
+terminations.take(signals)
+graceful = GracefulTermination(terminations, signals, SignalScope.PROCESS, 0.1)
+while graceful.step is not TerminationStep.DONE:
+    if graceful.due:
+        graceful.act(None)
+one = terminations.all[0]
+print(json.dumps([pid == second, one.stage.name, terminations.words(one), untouched(second)]))
 os.kill(second, signal.SIGKILL)
 """)  # fmt: skip
     assert found[0], "the test's own: the pid was not reused"
@@ -307,19 +308,19 @@ os.kill(second, signal.SIGKILL)
 def test_pid_reused_between_the_hold_and_the_signal_gets_nothing(when: str) -> None:
     found = in_new_pid_namespace(_REUSE + f"""
 pid = start()
-target = Target(ProcessKey(pid, read_stat(f"/proc/{{pid}}/stat").start_ticks), kin=True)
-endings = Endings([target], None)
+target = Target(ProcessKey(pid, read_stat(f"/proc/{{pid}}/stat").start_ticks), related=True)
+terminations = Terminations([target], None)
 signals = ProcSignals()
-endings.take(signals)
-course = Course(endings, signals, Extent.PROCESS, 0.1)
+terminations.take(signals)
+graceful = GracefulTermination(terminations, signals, SignalScope.PROCESS, 0.1)
 if {when == "before SIGKILL"}:
-    course.act(None)  # it handles SIGTERM and goes on
+    graceful.act(None)  # it handles SIGTERM and goes on
 second = reuse(pid)
-while course.step is not Step.DONE:
-    if course.due:
-        course.act(None)
-endings.watch()
-print(json.dumps([pid == second, endings.all[0].stage.name, untouched(second)]))
+while graceful.step is not TerminationStep.DONE:
+    if graceful.due:
+        graceful.act(None)
+terminations.watch()
+print(json.dumps([pid == second, terminations.all[0].stage.name, untouched(second)]))
 os.kill(second, signal.SIGKILL)
 """)  # fmt: skip
     assert found[0], "the test's own: the pid was not reused"
@@ -333,18 +334,18 @@ def test_process_group_whose_leader_died_and_whose_number_is_reused_is_not_joine
     found = in_new_pid_namespace(_REUSE + """
 pid = start()
 os.setpgid(pid, pid)
-target = Target(ProcessKey(pid, read_stat(f"/proc/{pid}/stat").start_ticks), kin=True)
-endings = Endings([target], None)
+target = Target(ProcessKey(pid, read_stat(f"/proc/{pid}/stat").start_ticks), related=True)
+terminations = Terminations([target], None)
 signals = ProcSignals()
-endings.take(signals)
-course = Course(endings, signals, Extent.GROUP, 0.1)
-course.act(None)
+terminations.take(signals)
+graceful = GracefulTermination(terminations, signals, SignalScope.GROUP, 0.1)
+graceful.act(None)
 second = reuse(pid)
 os.setpgid(second, second)  # a stranger with the same group id
-while course.step is not Step.DONE:
-    if course.due:
-        course.act(None)
-print(json.dumps([pid == second, course.joined, len(endings.all), untouched(second)]))
+while graceful.step is not TerminationStep.DONE:
+    if graceful.due:
+        graceful.act(None)
+print(json.dumps([pid == second, graceful.joined, len(terminations.all), untouched(second)]))
 os.kill(second, signal.SIGKILL)
 """)  # fmt: skip
     assert found[0] and found[1] == 0 and found[2] == 1
@@ -389,7 +390,7 @@ def test_log_is_not_written_through_a_symbolic_link_and_says_so(tmp_path: Path) 
 def test_process_stuck_in_the_kernel_after_sigkill_is_told_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.unit.children import STUCK, child
 
-    monkeypatch.setattr(outcome, "STUCK_AFTER", 0.1)
+    monkeypatch.setattr(timeouts, "STUCK_SECONDS", 0.1)
     with child(STUCK) as process:
         wait_for(lambda: state_of(process.pid) == "D", "it to be stuck")
         terminations = Terminations([Target(key_of(process.pid), related=True)], None)

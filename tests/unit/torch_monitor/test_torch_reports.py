@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputop.model import Gpu, GpuProcess, HostFacts, ProcessKey, TorchDevice, TorchReport
-from gputop.procfs.reader import ProcHostReader
+from gputop.procfs.proc_host_reader import ProcHostReader
 from gputop.sampling.snapshot_builder import SnapshotBuilder
 from gputop.torch_monitor import reports, runtime
 from gputop.torch_monitor.reports import BadReport, TorchReports, ask, parse

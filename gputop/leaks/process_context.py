@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gputop.leaks.holder import HolderScan
+from gputop.leaks.holders.holder import HolderScan
 from gputop.model import HostFacts, ProcessKey
 from gputop.model.owner import Owner, Relative
 

@@ -1,4 +1,4 @@
-"""What is remembered of a process between looks: its facts, and what /proc/PID/stat does not have."""
+"""Builds the :class:`~gputop.model.HostFacts` of a process, and remembers what /proc/PID/stat does not have."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COMMAND_BYTES: Final = 4096  # the details have all of it
 
 
 class TrackedProcess:
-    """One process. :class:`~gputop.procfs.reader.ProcHostReader` tells it when to look."""
+    """One process. :class:`~gputop.procfs.proc_host_reader.ProcHostReader` tells it when to look."""
 
     __slots__ = (
         "arguments_at", "at", "comm", "command", "cpu_percent", "cpu_ticks", "descriptor", "facts", "key", "line",

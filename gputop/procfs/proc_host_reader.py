@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputop.model import Host, HostFacts, ProcessKey, TorchReport
+from gputop.procfs.host_facts import TrackedProcess, UserNames, patience
 from gputop.procfs.host_reader import ProcessDetails
 from gputop.procfs.machine import MachineReader, boot_time
-from gputop.procfs.process import TrackedProcess, UserNames, patience
 from gputop.procfs.stat import MAX_PID, STAT_BYTES, Stat, is_thread, parse_stat
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gputop.leaks.attribution import UnattributedClock, attribute, gap, gap_threshold
-from gputop.leaks.holder import HeldDevice, Holder, HolderScan
+from gputop.leaks.holders.holder import HeldDevice, Holder, HolderScan
 from gputop.leaks.report import UnattributedMemory
+from gputop.leaks.unattributed import UnattributedClock, attribute, gap, gap_threshold
 from gputop.model import Gpu, GpuFacts, GpuProcess, Host, HostFacts, MigInstance, ProcessKey, Snapshot
 
 MIB, GIB = 1024**2, 1024**3

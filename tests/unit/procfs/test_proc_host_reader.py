@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 from gputop.model import HostFacts
-from gputop.procfs.process import UserNames
-from gputop.procfs.reader import ProcHostReader
+from gputop.procfs.host_facts import UserNames
+from gputop.procfs.proc_host_reader import ProcHostReader
 from gputop.procfs.stat import TICKS_PER_SECOND, parse_stat
 from tests.unit.children import (
     DEAD_FIRST_THREAD,
@@ -301,7 +301,7 @@ def test_the_number_of_a_thread_is_not_a_process(reader: ProcHostReader) -> None
 def test_a_reused_pid_is_another_process_with_nothing_left_of_the_first() -> None:
     answer = in_new_pid_namespace("""
 import json, subprocess, sys, time
-from gputop.procfs.reader import ProcHostReader
+from gputop.procfs.proc_host_reader import ProcHostReader
 reader = ProcHostReader()
 first = subprocess.Popen(["sleep", "100"])
 time.sleep(0.05)
@@ -476,5 +476,6 @@ def test_facts_survive_json(reader: ProcHostReader) -> None:
 
 
 def test_psutil_is_not_imported_for_the_table() -> None:
-    code = "import sys, os; from gputop.procfs.reader import ProcHostReader as R; r = R(); r.read([os.getpid()]); "
+    code = "import sys, os; from gputop.procfs.proc_host_reader import ProcHostReader as R; r = R(); "
+    code += "r.read([os.getpid()]); "
     subprocess.run([sys.executable, "-c", code + "r.machine(); assert 'psutil' not in sys.modules"], check=True)

@@ -10,15 +10,13 @@ import enum
 import signal
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from gputop.model import HostFacts, ProcessKey, Snapshot
-from gputop.signals.outcome import Terminations
 from gputop.signals.protocol import Signals, Target
 from gputop.signals.scope import SignalScope
-from gputop.signals.state import ProcessTermination, TerminationState
-
-LEADER_ALONE: Final = 2.0  # seconds the leader gets to end its own children
+from gputop.signals.termination_state import ProcessTermination, TerminationState
+from gputop.signals.terminations import Terminations
+from gputop.signals.timeouts import GRACE_SECONDS, LEADER_ALONE_SECONDS
 
 
 class TerminationStep(enum.Enum):
@@ -36,7 +34,7 @@ class GracefulTermination:
         terminations: Terminations,
         signals: Signals,
         scope: SignalScope = SignalScope.PROCESS,
-        grace: float = 10.0,
+        grace: float = GRACE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.terminations, self.scope, self.grace = terminations, scope, grace
@@ -54,7 +52,7 @@ class GracefulTermination:
                 return True
             case TerminationStep.OTHERS:
                 leader = self.terminations.all[0].stage is TerminationState.RUNNING
-                return not leader or now - self._began >= LEADER_ALONE
+                return not leader or now - self._began >= LEADER_ALONE_SECONDS
             case TerminationStep.KILL:
                 return now - self._asked >= self.grace or not self._left()
         return False

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from gputop import units
+from gputop.signals.memory_reclaim import HeldMemory, MemoryReclaim
 from gputop.signals.names import signal_name
-from gputop.signals.reclaim import HeldMemory, MemoryReclaim
-from gputop.signals.state import TERMINATION_SIGNALS, ProcessTermination, TerminationState
+from gputop.signals.termination_state import TERMINATION_SIGNALS, ProcessTermination, TerminationState
 
 
 class TerminationsText:
-    """The part of :class:`gputop.signals.outcome.Terminations` that speaks."""
+    """The part of :class:`gputop.signals.terminations.Terminations` that speaks."""
 
     all: list[ProcessTermination]
     names: dict[str, str]

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from gputop.model import GpuProcess, ProcessKey, Snapshot, replace
-from gputop.signals.outcome import GRACE, VERIFY_WAIT, Terminations
+from gputop.signals.memory_reclaim import HeldMemory
 from gputop.signals.protocol import Outcome, Result, Target
-from gputop.signals.reclaim import HeldMemory
-from gputop.signals.state import TerminationState
+from gputop.signals.termination_state import TerminationState
+from gputop.signals.terminations import Terminations
+from gputop.signals.timeouts import MEMORY_BACK_SECONDS, OFFER_SIGKILL_SECONDS
 from tests.unit.ui.process_data import GIB, gpu, process
 
 GPU0, GPU1 = gpu(0).uuid, gpu(1).uuid
@@ -140,7 +141,7 @@ def test_memory_that_stays_used_is_not_called_released(how: dict[str, bool], wor
     scene.exit(10, **how)
     scene.go_on(1.0)
     assert scene.stage() is TerminationState.EXITED
-    scene.go_on(VERIFY_WAIT)
+    scene.go_on(MEMORY_BACK_SECONDS)
     assert scene.stage() is TerminationState.KEPT
     assert words in scene.words()
 
@@ -214,11 +215,11 @@ def test_survivors_are_named_only_after_the_grace_time_and_not_after_sigkill() -
     scene = Scene(process(10))
     scene.send()
     assert scene.terminations.survivors == []
-    scene.now += GRACE
+    scene.now += OFFER_SIGKILL_SECONDS
     assert scene.terminations.survivors == scene.terminations.all
-    assert scene.words() == f"sent; still running after {GRACE:.0f} s"
+    assert scene.words() == f"sent; still running after {OFFER_SIGKILL_SECONDS:.0f} s"
     scene.terminations.send(signal.SIGKILL, scene.terminations.survivors)
-    scene.now += GRACE
+    scene.now += OFFER_SIGKILL_SECONDS
     assert scene.terminations.survivors == []
 
 
@@ -306,7 +307,7 @@ def test_dead_pid_that_others_still_hold_is_said_and_offered() -> None:
     scene.told(20).gone = True
     scene.terminations.watch()
     assert scene.terminations.kept == []
-    scene.go_on(VERIFY_WAIT + 1)
+    scene.go_on(MEMORY_BACK_SECONDS + 1)
     assert scene.terminations.kept == [50211] and not scene.terminations.pending
     assert "still held, others keep it" in scene.terminations.held_words(scene.terminations.held[0])
 

@@ -10,14 +10,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from gputop.leaks.context import ProcessContext
-from gputop.leaks.holder import HolderScan
-from gputop.leaks.holders import FactsOf, HolderScanner
+from gputop.leaks.holders.holder import HolderScan
+from gputop.leaks.holders.scanner import FactsOf, HolderScanner
+from gputop.leaks.process_context import ProcessContext
 from gputop.model import HostFacts, ProcessKey, clean_text
 from gputop.model.owner import Owner, Relative
 from gputop.procfs.devices import NvidiaDevices
+from gputop.procfs.host_facts import command_line
 from gputop.procfs.owner import cgroup_paths, environment_from, owner_from
-from gputop.procfs.process import command_line
 from gputop.procfs.stat import Stat, read_stat
 from gputop.procfs.tmux import TmuxWindows
 
@@ -32,7 +32,7 @@ _SLURM: Final = ("system.slice/*slurmstepd.scope", "*/slurm*/uid_*", "*/slurm")
 
 
 class ProcInvestigator:
-    """See :class:`gputop.leaks.context.Investigator`. One thread owns it."""
+    """See :class:`gputop.leaks.process_context.Investigator`. One thread owns it."""
 
     def __init__(
         self,

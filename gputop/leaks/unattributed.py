@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gputop import units
-from gputop.leaks.holder import Holder, HolderScan
+from gputop.leaks.holders.holder import Holder, HolderScan
 from gputop.leaks.report import Attribution, Cause, UnattributedMemory
 from gputop.model import Gpu, GpuProcess, Snapshot, memory_by_pid
 

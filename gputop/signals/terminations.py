@@ -14,16 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from gputop.model import Gpu, GpuProcess, HostFacts, ProcessKey, Snapshot
+from gputop.signals import timeouts
 from gputop.signals.audit_log import ActionLog
+from gputop.signals.memory_reclaim import HeldMemory, MemoryReclaim, respawned
 from gputop.signals.names import signal_name
-from gputop.signals.outcome_text import TerminationsText
 from gputop.signals.protocol import Outcome, ProcessHandle, Result, Signals, Target
-from gputop.signals.reclaim import HeldMemory, MemoryReclaim, respawned
-from gputop.signals.state import TERMINATION_SIGNALS, ProcessTermination, TerminationState
+from gputop.signals.termination_state import TERMINATION_SIGNALS, ProcessTermination, TerminationState
+from gputop.signals.terminations_text import TerminationsText
 
-GRACE: Final = 5.0  # seconds after which a survivor is worth a stronger signal
-VERIFY_WAIT: Final = 10.0  # seconds the driver gets to take tens of GiB down
-STUCK_AFTER: Final = 1.0  # seconds that SIGKILL takes at most where nothing is wrong
 _BACK: Final = 0.2  # share of a process's memory that may stay unaccounted for (others come and go meanwhile)
 _PENDING: Final = (TerminationState.WAITING, TerminationState.RUNNING, TerminationState.EXITED)
 
@@ -101,7 +99,7 @@ class Terminations(TerminationsText):
             or self.those(TerminationState.WAITING, TerminationState.READY, TerminationState.RUNNING)
         ):
             return False
-        late = self._wall() - self._last_exit > VERIFY_WAIT
+        late = self._wall() - self._last_exit > timeouts.MEMORY_BACK_SECONDS
         return not late and not all(one.released for one in self.held)
 
     @property
@@ -126,7 +124,8 @@ class Terminations(TerminationsText):
         return [
             termination
             for termination in self.those(TerminationState.RUNNING)
-            if termination.number in TERMINATION_SIGNALS - {signal.SIGKILL} and now - termination.sent_at >= GRACE
+            if termination.number in TERMINATION_SIGNALS - {signal.SIGKILL}
+            and now - termination.sent_at >= timeouts.OFFER_SIGKILL_SECONDS
         ]
 
     def freed_by_gpu(self, terminations: Sequence[ProcessTermination]) -> dict[str, int]:
@@ -194,7 +193,10 @@ class Terminations(TerminationsText):
         """See who has exited. Does not block."""
         for termination in self.those(TerminationState.READY, TerminationState.RUNNING):
             if termination.hold is None or not termination.hold.exited():
-                stuck = termination.number == signal.SIGKILL and self._clock() - termination.sent_at >= STUCK_AFTER
+                stuck = (
+                    termination.number == signal.SIGKILL
+                    and self._clock() - termination.sent_at >= timeouts.STUCK_SECONDS
+                )
                 termination.stuck_in = termination.hold.stuck_in() if stuck and termination.hold is not None else None
                 continue
             termination.exited_at, termination.exited_wall = self._clock(), self._wall()
@@ -212,7 +214,7 @@ class Terminations(TerminationsText):
                 reads = [gpu.read_at for gpu in snapshot.gpus if gpu.uuid in termination.memory]
                 termination.back_after = max(0.0, max(reads, default=snapshot.taken_at) - termination.sent_wall)
                 termination.stage = TerminationState.RELEASED
-            elif self._clock() - termination.exited_at >= VERIFY_WAIT:
+            elif self._clock() - termination.exited_at >= timeouts.MEMORY_BACK_SECONDS:
                 termination.stage = TerminationState.KEPT
             self._see_respawn(termination, snapshot)
         if self._first_wall:

@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from gputop.leaks import holder_probe
-from gputop.leaks.holder import HeldDevice, Holder, HolderScan
+from gputop.leaks.holders import probe as holder_probe
+from gputop.leaks.holders.holder import HeldDevice, Holder, HolderScan
 from gputop.model import HostFacts
 from gputop.procfs.devices import NvidiaDevices
+from gputop.procfs.host_facts import UserNames
 from gputop.procfs.machine import pids_are_host
-from gputop.procfs.process import UserNames
 from gputop.procfs.stat import Stat, read_stat
 
 PATIENCE: Final = 20.0  # seconds a scan may take
@@ -92,7 +92,7 @@ class HolderScanner:
         )
 
     def _lines(self, with_maps: bool) -> Iterator[str]:
-        """What :mod:`~gputop.leaks.holder_probe` says: as a program of its own, or in this thread where none can be
+        """What :mod:`~gputop.leaks.holders.probe` says: as a program of its own, or in this thread where none can be
         started."""
         numbers = self._devices.numbers()
         if numbers is not None and sys.executable and os.path.exists(holder_probe.__file__):
