@@ -1,8 +1,14 @@
-"""How quantities are written for people. Unknown (None) is always the dash."""
+"""How quantities are written for people, and read from what people write. Unknown (None) is the dash.
+
+A quantity has up to three forms: in a column of few cells (``81.2G``, ``3h12``), in a sentence (``81.2 GiB``,
+``3 h 12 min``) and, for what somebody has set or asked for, without digits that say nothing (``80 GiB``, ``3 h``).
+Formats that other programs read (JSON, CSV as nvidia-smi has it, file names) are where these are written.
+"""
 
 from __future__ import annotations
 
 import re
+import time
 from typing import Final
 
 UNKNOWN: Final = "—"
@@ -25,6 +31,32 @@ def size(bytes_: float | None, unit: str = "GiB") -> str:
     return f"{bytes_ / TIB:.1f}T"
 
 
+def fine_size(bytes_: float | None) -> str:
+    """Bytes inside a process, which unlike a GPU's may be few, in at most 7 cells: ``512B``, ``1.5K``, ``81.25G``."""
+    if bytes_ is None:
+        return UNKNOWN
+    if abs(bytes_) < 1000:
+        return f"{bytes_:.0f}B"
+    for suffix, scale in (("K", KIB), ("M", MIB)):
+        if abs(bytes_) < 999.95 * scale:
+            return f"{bytes_ / scale:.1f}{suffix}"
+    if abs(bytes_) < 999.995 * GIB:
+        return f"{bytes_ / GIB:.2f}G"
+    return f"{bytes_ / TIB:.2f}T"
+
+
+def signed_fine_size(bytes_: int) -> str:
+    """A change of :func:`fine_size`: ``+1.5K``, ``-20.0M``."""
+    return f"+{fine_size(bytes_)}" if bytes_ > 0 else fine_size(bytes_)
+
+
+def size_in_words(bytes_: float | None) -> str:
+    """Memory in a sentence: ``38.0 GiB``, ``612 MiB``, ``an unknown amount``."""
+    if bytes_ is None:
+        return "an unknown amount"
+    return f"{bytes_ / GIB:.1f} GiB" if bytes_ >= GIB else f"{bytes_ / MIB:.0f} MiB"
+
+
 def rate(bytes_per_second: float | None) -> str:
     """Throughput in at most 5 cells with decimal prefixes, as links are sold: ``76M``, ``12.3G``, ``940K``."""
     if bytes_per_second is None:
@@ -39,9 +71,19 @@ def rate(bytes_per_second: float | None) -> str:
     return f"{value / 1e12:.0f}T"
 
 
+def plural(count: int, one: str) -> str:
+    """``1 process``, ``3 processes``, ``2 GPUs``."""
+    return f"{count} {one}" if count == 1 else f"{count} {one}es" if one.endswith("ss") else f"{count} {one}s"
+
+
 def percent(value: float | None) -> str:
     """``97%``."""
     return UNKNOWN if value is None else f"{value:.0f}%"
+
+
+def share(part: float, whole: float) -> str:
+    """What *part* is of *whole*: ``12.3%``; the dash where *whole* is 0."""
+    return f"{100 * part / whole:.1f}%" if whole else UNKNOWN
 
 
 def temperature(celsius: float | None, unit: str = "C") -> str:
@@ -74,9 +116,38 @@ def duration(seconds: float | None) -> str:
     return f"{s // 86400}d"
 
 
+def duration_in_words(seconds: float) -> str:
+    """A span of time in a sentence: ``42 s``, ``13 min``, ``2 h 13 min``, ``3 d 4 h``."""
+    s = max(0, int(seconds))
+    if s < 60:
+        return f"{s} s"
+    if s < 3600:
+        return f"{s // 60} min"
+    if s < 86400:
+        return f"{s // 3600} h {s % 3600 // 60} min"
+    return f"{s // 86400} d {s % 86400 // 3600} h"
+
+
 def interval(seconds: float) -> str:
     """A refresh interval: ``500 ms``, ``2 s``, ``1.5 s``."""
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:g} s"
+
+
+def clock(at: float) -> str:
+    """The local time of day of epoch seconds: ``02:58:10``."""
+    return time.strftime("%H:%M:%S", time.localtime(at))
+
+
+def clock_or_day(at: float) -> str:
+    """What may be long ago, in at most 12 cells: ``02:58:10`` of today, ``Nov 30 02:58`` of another day."""
+    local, today = time.localtime(at), time.localtime()
+    same_day = (local.tm_year, local.tm_yday) == (today.tm_year, today.tm_yday)
+    return time.strftime("%H:%M:%S" if same_day else "%b %d %H:%M", local)
+
+
+def timestamp(at: float) -> str:
+    """Local date and time of epoch seconds: ``2026-11-30 02:58:10``."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
 _DURATION: Final = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*(ms|s|sec|m|min|h)\s*", re.IGNORECASE | re.ASCII)

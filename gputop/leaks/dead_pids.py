@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from gputop.leaks.holders.holder import HeldDevice, Holder, HolderScan
 from gputop.leaks.process_history import ProcessHistory
 from gputop.leaks.report import DeadPid, HolderEvidence
-from gputop.leaks.words import clock
 from gputop.model import HostFacts, ProcessKey, Snapshot, memory_by_pid, replace
+from gputop.units import clock_or_day
 
 
 def find_dead_pids(
@@ -108,7 +108,7 @@ def _lineage(dead_pid: DeadPid, facts: HostFacts, past: ProcessHistory) -> str |
         return f"session {dead_pid.pid}"
     seen = past.parent_of(facts.key)
     if seen is not None and seen[0].key.pid == dead_pid.pid:
-        return f"child of {dead_pid.pid} until {clock(seen[1])}"
+        return f"child of {dead_pid.pid} until {clock_or_day(seen[1])}"
     return None
 
 

@@ -11,9 +11,9 @@ from gputop import units
 from gputop.leaks.holders.holder import HeldDevice
 from gputop.leaks.process_context import ProcessContext
 from gputop.leaks.process_history import ParentChange
-from gputop.leaks.words import clock, plural, span
 from gputop.model import Finding, HostFacts
 from gputop.settings import Settings
+from gputop.units import clock_or_day, duration_in_words, plural
 
 STUCK_SECONDS: Final = 60.0
 DAEMON_SECONDS: Final = 60.0  # who loses its parent sooner after its start was started that way
@@ -111,7 +111,7 @@ def parent_died(case: Case) -> Finding | None:
     if not (change.old_was_on_gpu or related):
         return None
     what = f" ({change.old.command or change.old.name})" if change.old.command or change.old.name else ""
-    return Finding("R3", f"its parent {change.old.pid}{what} died {clock(change.at)}")
+    return Finding("R3", f"its parent {change.old.pid}{what} died {clock_or_day(change.at)}")
 
 
 def _family(command: str | None) -> tuple[str, ...] | None:
@@ -149,7 +149,9 @@ def stopped(case: Case, now: float) -> Finding | None:
         return None
     watched = "at least " if case.stopped_since <= case.first_seen else ""
     return Finding(
-        "R6", f"stopped for {watched}{span(now - case.stopped_since)}: SIGTERM will not act until SIGCONT, SIGKILL will"
+        "R6",
+        f"stopped for {watched}{duration_in_words(now - case.stopped_since)}: SIGTERM will not act until SIGCONT, "
+        "SIGKILL will",
     )
 
 
@@ -161,7 +163,7 @@ def stuck(case: Case, now: float) -> Finding | None:
         others = plural((facts.threads or 0) - 1, "thread")
         return Finding("R7", f"its first thread has exited, {others} of it live on and keep its memory")
     if facts.state == "D" and case.stuck_since is not None and now - case.stuck_since >= STUCK_SECONDS:
-        stuck = span(now - case.stuck_since)
+        stuck = duration_in_words(now - case.stuck_since)
         return Finding("R7", f"in the kernel (D) for {stuck}{waits}: SIGKILL will not help while it is there")
     return None
 
@@ -187,8 +189,8 @@ def idle(case: Case, settings: Settings, now: float) -> Finding | None:
     watched = "at least " if case.idle_since <= case.first_seen else ""
     return Finding(
         "R9",
-        f"idle for {watched}{span(now - case.idle_since)}: SM 0 % since {clock(case.idle_since)}, "
-        f"{case.cpu_percent_idle:.1f} % of a CPU core",
+        f"idle for {watched}{duration_in_words(now - case.idle_since)}: "
+        f"SM 0 % since {clock_or_day(case.idle_since)}, {case.cpu_percent_idle:.1f} % of a CPU core",
     )
 
 

@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 
 from gputop import units
 from gputop.leaks.report import Straggler
-from gputop.leaks.words import amount, plural
 from gputop.model import ProcessKey
 from gputop.model.owner import Owner
+from gputop.units import plural, size_in_words
 
 LEAST_PEERS: Final = 2
 LEAST_BYTES: Final = 512 * units.MIB
@@ -61,7 +61,7 @@ def _differing(job: str, members: Sequence[Member]) -> list[Straggler]:
             more = member.memory_bytes - middle
             spread = median(abs(value - middle) for value in peers)
             if abs(more) >= max(LEAST_BYTES, LEAST_SHARE * middle) and spread <= NOISE * abs(more):
-                said.append(f"holds {amount(int(abs(more)))} {'more' if more > 0 else 'less'} than its peers")
+                said.append(f"holds {size_in_words(int(abs(more)))} {'more' if more > 0 else 'less'} than its peers")
         if usual_workers is not None and member.workers not in (None, usual_workers):
             workers = f"{plural(member.workers or 0, 'worker process')}, they have {usual_workers}"
             said.append(f"{'it ' if said else ''}has {workers}")

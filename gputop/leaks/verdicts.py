@@ -14,9 +14,9 @@ from gputop.leaks.holders.holder import HolderScan
 from gputop.leaks.process_context import ProcessContext
 from gputop.leaks.report import DeadPid
 from gputop.leaks.rules import Case, deliberate, is_worker, manager_of
-from gputop.leaks.words import amount, clock, descriptors, plural, span
 from gputop.model import Finding, HostFacts, LeakVerdict, ProcessKey, Verdict
 from gputop.settings import Settings
+from gputop.units import clock_or_day, duration_in_words, plural, size_in_words
 
 DEAD_PID_SECONDS: Final = 5.0  # tearing down tens of GiB takes some of them
 MOST_HOLDERS: Final = 8  # named in the evidence; all are among the targets
@@ -122,16 +122,16 @@ def judge_dead_pid(
     UUID."""
     if now - dead_pid.since < DEAD_PID_SECONDS or (dead_pid.known is not None and ignored(dead_pid.known, settings)):
         return None
-    where = ", ".join(f"{amount(bytes_)} on {names.get(uuid, uuid)}" for uuid, bytes_ in dead_pid.memory)
+    where = ", ".join(f"{size_in_words(bytes_)} on {names.get(uuid, uuid)}" for uuid, bytes_ in dead_pid.memory)
     name = f" ({dead_pid.known.name})" if dead_pid.known is not None and dead_pid.known.name else ""
     gone = "no such process exists"
     if dead_pid.reused_by is not None:
         gone = f"who bears that pid now ({dead_pid.reused_by.name}) has no GPU open"
-    died = f"died {clock(dead_pid.since)}" if dead_pid.saw_death else f"was dead already at {clock(dead_pid.since)}"
+    died = f"{'died' if dead_pid.saw_death else 'was dead already at'} {clock_or_day(dead_pid.since)}"
     words = f"the driver lists {dead_pid.pid}{name} with {where}, but {gone}; it {died}"
     findings = [Finding("R1", words)]
     for hold in dead_pid.holds[:MOST_HOLDERS]:
-        grip = descriptors(hold.device.descriptors)
+        grip = hold.device.open_as
         proof = hold.how if hold.certain else f"likely, not proven: {hold.how}"
         findings.append(
             Finding("R2", f"{hold.holder.key.pid} holds {hold.device.path} ({grip}) opened by {dead_pid.pid}; {proof}")
@@ -188,15 +188,15 @@ def ignored(facts: HostFacts, settings: Settings) -> bool:
 
 def _context(case: Case, now: float) -> list[str]:
     """What it holds, since when unchanged, since when unused."""
-    said = [f"holds {amount(case_memory(case))} of GPU memory"]
-    grips = [f"{device.path} ({descriptors(device.descriptors)})" for device in case.held if device.minor is not None]
+    said = [f"holds {size_in_words(case_memory(case))} of GPU memory"]
+    grips = [f"{device.path} ({device.open_as})" for device in case.held if device.minor is not None]
     if grips:
         said.append("open: " + ", ".join(grips[:4]) + (" and more" if len(grips) > 4 else ""))
     if case.memory_since is not None and now - case.memory_since >= 60:
         watched = "at least " if case.memory_since <= case.first_seen else ""
-        said.append(f"memory unchanged for {watched}{span(now - case.memory_since)}")
+        said.append(f"memory unchanged for {watched}{duration_in_words(now - case.memory_since)}")
     if case.idle_since is not None and now - case.idle_since >= 60:
-        said.append(f"SM 0 % since {clock(case.idle_since)}")
+        said.append(f"SM 0 % since {clock_or_day(case.idle_since)}")
     return said
 
 

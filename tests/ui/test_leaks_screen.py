@@ -88,7 +88,7 @@ async def test_worst_first_with_what_each_would_free_and_why() -> None:
         assert "GAP" in lines[4] and "3.0G" in lines[4] and "MPS?" in lines[4]
         text = flat(app.text())
         assert "R1 the driver lists 50211" in text and "unless a large context" in text
-        assert "50377 python ddp.py (cv) holds /dev/nvidia1, fd 41: process group 50211" in text
+        assert "50377 python ddp.py (cv) holds /dev/nvidia1 (fd 41): process group 50211" in text
         assert "end 50377, 50378: F9 asks first" in text
 
 

@@ -16,6 +16,14 @@ class HeldDevice(NamedTuple):
     descriptors: tuple[int, ...]  # empty: only mapped
     mapped: bool = False
 
+    @property
+    def open_as(self) -> str:
+        """ "fd 41", "fd 11, 12, 13 and 20 more" (CUDA opens a device two dozen times); "mapped" where there is none."""
+        if not self.descriptors:
+            return "mapped"
+        more = f" and {len(self.descriptors) - 3} more" if len(self.descriptors) > 3 else ""
+        return f"fd {', '.join(map(str, self.descriptors[:3]))}{more}"
+
 
 @dataclass(frozen=True, slots=True)
 class Holder:

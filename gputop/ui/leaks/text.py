@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-
+from gputop import units
 from gputop.leaks.report import DeadPid, LeakReport, UnattributedMemory
 from gputop.model import LeakVerdict
 from gputop.ui.processes.lines import VERDICT_ROLES
@@ -39,10 +38,9 @@ def about_holders(dead_pid: DeadPid, report: LeakReport, view: View, cells: int)
     lines: list[Line] = []
     for hold in dead_pid.holds:
         facts = hold.holder.facts
-        descriptors = ", ".join(map(str, hold.device.descriptors)) or "mapped"
         sure = "" if hold.certain else " (likely, not proven)"
         called = f"{facts.key.pid} {facts.command or facts.name or ''} ({facts.user or facts.uid})"
-        words = f"{called} holds {hold.device.path}, fd {descriptors}: {hold.how}{sure}"
+        words = f"{called} holds {hold.device.path} ({hold.device.open_as}): {hold.how}{sure}"
         lines += hanging("R2 held by", words, cells, "text")
     if dead_pid.holds:
         lines += hanging(
@@ -57,7 +55,7 @@ def about_holders(dead_pid: DeadPid, report: LeakReport, view: View, cells: int)
 
 def about_gap(gap: UnattributedMemory, index: str, view: View, cells: int) -> list[Line]:
     """The card of memory that no listed process accounts for: causes, the likeliest first, and what to do."""
-    since = time.strftime("%H:%M:%S", time.localtime(gap.since))
+    since = units.clock_or_day(gap.since)
     if gap.bytes:
         head = f"{view.memory(gap.bytes)} of GPU {index} are used since {since} by no process that the driver lists."
     else:

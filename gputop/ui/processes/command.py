@@ -46,7 +46,7 @@ def cell_spans(row: ProcessRow, unfolded: str = "▾ ", folded: str = "▸ ") ->
     if row.is_part:
         return tuple(fixed), ((f"on GPU {row.process.gpu_index}", "dim"),)
     if row.is_group:
-        said: list[Span] = [(row.about.group, "title"), (f"  {_processes(len(row.pids))}", "dim")]
+        said: list[Span] = [(row.about.group, "title"), (f"  {units.plural(len(row.pids), 'process')}", "dim")]
         if row.about.remark:
             said.append((f"  ▲ {row.about.remark}", "warning"))
         return tuple(fixed), tuple(said)
@@ -67,10 +67,6 @@ def cell_spans(row: ProcessRow, unfolded: str = "▾ ", folded: str = "▸ ") ->
     if facts.state in _STATES:
         fixed.append((_STATES[facts.state], "warning"))
     return tuple(fixed), command_spans(facts.command or facts.name or "…")
-
-
-def _processes(count: int) -> str:
-    return f"{count} process" if count == 1 else f"{count} processes"
 
 
 def clip(spans: Iterable[Span], offset: int, cells: int, left: str = "‹", right: str = "›") -> list[Span]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gputop import units
 from gputop.model import Snapshot
 from gputop.settings import DEFAULTS
 from gputop.ui.processes.columns import TableLayout
@@ -20,7 +21,7 @@ def what_is_shown(
     """``12 of 64 processes · filter: user:ml · 3 tagged (21.4G) · GPU 0: 5 processes, 88.1G``."""
     said: list[tuple[str, str]] = []
     shown = f"{len(listing.shown)} of " if filter_ else ""
-    said.append((shown + _processes(listing.total), "dim"))
+    said.append((shown + units.plural(listing.total, "process"), "dim"))
     if words := filter_.words:
         said.append((f"filter: {words}", "accent"))
     said += [(problem, "warning") for problem in filter_.problems]
@@ -31,7 +32,7 @@ def what_is_shown(
         said.append((f"{len(tagged)} tagged ({view.memory(bytes_)}{left_out})", "accent"))
     if cursor is not None and not cursor.parts and not cursor.gone:
         count, bytes_ = listing.on_gpu(cursor.process.gpu_uuid)
-        said.append((f"GPU {cursor.process.gpu_index}: {_processes(count)}, {view.memory(bytes_)}", "dim"))
+        said.append((f"GPU {cursor.process.gpu_index}: {units.plural(count, 'process')}, {view.memory(bytes_)}", "dim"))
     if layout.left_out and view.settings.columns != DEFAULTS.columns:  # what nobody asked for is not missed
         said.append(("no room for " + " ".join(column.heading for column in layout.left_out), "dim"))
     spans: list[Span] = []
@@ -69,7 +70,3 @@ def why_empty(listing: TableRows, snapshot: Snapshot) -> tuple[str, str]:
     if broken:
         return f"no process listed; unknown for GPU {', '.join(str(gpu.index) for gpu in broken)}", "dim"
     return ("no process uses a GPU" if snapshot.gpus else "no GPU"), "dim"
-
-
-def _processes(count: int) -> str:
-    return f"{count} process" if count == 1 else f"{count} processes"
