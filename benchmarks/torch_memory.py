@@ -92,7 +92,7 @@ import json, resource, sys, time
 sys.path.insert(0, sys.argv[1])
 started = time.perf_counter()
 from pathlib import Path
-from gputop.torch_files.snapshot.snapshot import open_snapshot
+from gputop.torch_files.snapshot.memory_snapshot import open_snapshot
 from gputop.torch_files.snapshot.overview import overview
 from gputop.torch_files.snapshot.groups import by_stack
 from gputop.torch_files.snapshot.leaks import leaks

@@ -61,7 +61,7 @@ MEASURE = """
 import json, resource, sys, time
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from gputop.torch_files.trace.trace import open_trace
+from gputop.torch_files.trace.profiler_trace import open_trace
 at = time.perf_counter()
 trace = open_trace(Path(sys.argv[2]))
 read = time.perf_counter() - at

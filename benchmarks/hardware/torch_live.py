@@ -136,8 +136,8 @@ def oom(directory: Path) -> None:
 
 
 def trace(directory: Path) -> None:
-    from gputop.torch_files.trace.reader import ANNOTATION, DEVICE, DEVICE_ANNOTATION
-    from gputop.torch_files.trace.trace import open_trace
+    from gputop.torch_files.trace.events import ANNOTATION, DEVICE, DEVICE_ANNOTATION
+    from gputop.torch_files.trace.profiler_trace import open_trace
 
     script = ROOT / "tests" / "data" / "make_torch_traces.py"
     subprocess.run([sys.executable, str(script), str(directory)], check=True, capture_output=True, timeout=200)

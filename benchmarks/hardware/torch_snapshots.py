@@ -203,8 +203,8 @@ STORIES: dict[str, tuple[Callable[[], None], dict[str, str]]] = {
 
 def compare(path: Path, known: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
     """(figure, gputop's, torch's) of one snapshot."""
-    from gputop.torch_files.snapshot.facts import facts
-    from gputop.torch_files.snapshot.snapshot import open_snapshot
+    from gputop.torch_files.snapshot.json_report import facts
+    from gputop.torch_files.snapshot.memory_snapshot import open_snapshot
 
     snapshot = open_snapshot(path)
     device = next(d for d in facts(snapshot, snapshot.devices)["devices"] if d["device"] == 0)

@@ -25,7 +25,7 @@ from gputop.commands.shared.arguments import (
 
 if TYPE_CHECKING:
     from gputop.torch_files.snapshot.groups import AllocationFilter
-    from gputop.torch_files.snapshot.snapshot import DeviceSnapshot, MemorySnapshot
+    from gputop.torch_files.snapshot.memory_snapshot import DeviceSnapshot, MemorySnapshot
 
 UNREADABLE: Final = 1
 _CSV_FIELDS: Final = "file device moment bytes count largest_bytes frame stack".split()
@@ -107,7 +107,7 @@ def _view(options: argparse.Namespace) -> int:
 
 def _open(path: Path) -> MemorySnapshot | None:
     from gputop.model import clean_text
-    from gputop.torch_files.snapshot.snapshot import UnreadableFile, open_snapshot
+    from gputop.torch_files.snapshot.memory_snapshot import UnreadableFile, open_snapshot
 
     told = False
 
@@ -142,7 +142,7 @@ def _devices(snapshot: MemorySnapshot, options: argparse.Namespace) -> list[Devi
 
 
 def _json(snapshot: MemorySnapshot, options: argparse.Namespace, wanted: AllocationFilter) -> str:
-    from gputop.torch_files.snapshot.facts import facts
+    from gputop.torch_files.snapshot.json_report import facts
 
     data = facts(snapshot, _devices(snapshot, options), options.top, wanted, options.all_frames)
     return json.dumps(data, indent=2 if is_terminal(sys.stdout) else None) + "\n"

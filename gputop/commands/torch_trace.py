@@ -30,9 +30,9 @@ from gputop.commands.shared.arguments import (
 )
 
 if TYPE_CHECKING:
-    from gputop.torch_files.trace.table import OpRow
-    from gputop.torch_files.trace.timeline import MemoryTimeline
-    from gputop.torch_files.trace.trace import Trace
+    from gputop.torch_files.trace.memory_timeline import MemoryTimeline
+    from gputop.torch_files.trace.op_table import OpRow
+    from gputop.torch_files.trace.profiler_trace import ProfilerTrace
 
 UNREADABLE: Final = 1
 _FIELDS: Final = (
@@ -40,7 +40,7 @@ _FIELDS: Final = (
     "thread_memory self_cpu_time cpu_time self_device_time device_time stack"
 ).split()
 _TOP: Final = 20
-_HELD: Final = 5  # lines about what was held at the peak
+_HELD_LINES: Final = 5  # lines about what was held at the peak
 _HELD_JSON: Final = 20
 _KINDS: Final = ("cpu", "device", "python", "annotation", "device annotation")
 
@@ -87,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _column(text: str) -> str:
-    from gputop.torch_files.trace.table import COLUMNS
+    from gputop.torch_files.trace.op_table import COLUMNS
 
     try:
         return COLUMNS[text]
@@ -98,9 +98,9 @@ def _column(text: str) -> str:
 def run(options: argparse.Namespace) -> int:
     from gputop.model import clean_text
     from gputop.torch_files.trace.callers import FUNCTION
-    from gputop.torch_files.trace.file import UnreadableTrace
-    from gputop.torch_files.trace.timeline import MemoryTimeline
-    from gputop.torch_files.trace.trace import open_profile
+    from gputop.torch_files.trace.memory_timeline import MemoryTimeline
+    from gputop.torch_files.trace.profiler_file import UnreadableTrace
+    from gputop.torch_files.trace.profiler_trace import open_profile
 
     if _wants_viewer(options):
         return _view(options)
@@ -157,16 +157,16 @@ def _view(options: argparse.Namespace) -> int:
 
 def _timeline(timeline: MemoryTimeline, options: argparse.Namespace) -> int:
     """What was held by category: there are no ops in such a file."""
-    from gputop.torch_files.trace import timeline_summary
+    from gputop.torch_files.trace import memory_timeline_summary as summary
 
     if options.sort or options.group_by_input_shape or options.group_by_function or options.group_by_stack > 0:
         raise Refusal("a memory timeline has no ops: it cannot be sorted or grouped by theirs")
     if options.csv:
-        print_out(timeline_summary.as_csv(timeline))
+        print_out(summary.as_csv(timeline))
     elif options.json:
-        print_out(json.dumps(timeline_summary.facts(timeline), indent=2 if is_terminal(sys.stdout) else None) + "\n")
+        print_out(json.dumps(summary.facts(timeline), indent=2 if is_terminal(sys.stdout) else None) + "\n")
     else:
-        print_out(timeline_summary.page(timeline))
+        print_out(summary.page(timeline))
     return 0
 
 
@@ -189,7 +189,7 @@ class _Progress:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def _page(trace: Trace, rows: list[OpRow], count: int, column: str, width: int, python: bool) -> str:
+def _page(trace: ProfilerTrace, rows: list[OpRow], count: int, column: str, width: int, python: bool) -> str:
     from gputop.model import clean_text
     from gputop.text import left, right, shorten, to_ascii, unicode_works
     from gputop.torch_files.words import size
@@ -214,11 +214,11 @@ def _page(trace: Trace, rows: list[OpRow], count: int, column: str, width: int, 
         running = trace.running(curve, peak.event)
         if running:
             lines.append(shorten(f"  at the peak: {clean_text(' > '.join(running[-5:]), 1000)}", width))
-        for held in trace.held(curve, peak.event)[:_HELD]:
+        for held in trace.held(curve, peak.event)[:_HELD_LINES]:
             by = f"{held.op or 'no op'}  {held.where}".rstrip()
             lines.append(shorten(f"  {size(held.bytes):>9} {held.blocks:>7,}× {clean_text(by, 500)}", width))
     if trace.curves:
-        lines.append(trace.reconciliation(python).words())
+        lines.append(trace.reconciliation(python).sentence())
     device = trace.has_device_memory
     lines += ["", f"by {column.replace('_', ' ')}, {len(rows)} of {count} rows"]
     memory = ("self_device_memory", "device_memory") if device else ("self_cpu_memory", "cpu_memory")
@@ -251,7 +251,7 @@ def _cells(row: OpRow) -> dict[str, Any]:
     return {name: _KINDS[row.kind] if name == "kind" else getattr(row, name) for name in _FIELDS}
 
 
-def _json(trace: Trace, rows: list[OpRow], python: bool) -> str:
+def _json(trace: ProfilerTrace, rows: list[OpRow], python: bool) -> str:
     plain = {
         "file": trace.path.name,
         "events": trace.events.seen,

@@ -49,7 +49,7 @@ class TorchAnswer:
     """What became of a request to the process."""
 
     id: str
-    words: str
+    message: str
     path: str | None = None  # of the snapshot
 
 

@@ -41,10 +41,10 @@ BYTES_PER_BYTE: Final = 16  # of a pickle whose every frame is a dict of its own
 CPU_SECONDS: Final = 30.0
 CPU_SECONDS_PER_BYTE: Final = 0.5 / units.MIB  # a busy machine needs 0.1
 _GZIP: Final = b"\x1f\x8b"
-_UNZIPPED: Final = 30  # bytes of a snapshot in a byte of its gzip, at most
+_BYTES_PER_ZIPPED_BYTE: Final = 30  # bytes of a snapshot in a byte of its gzip, at most
 _CHUNK: Final = units.MIB
-_SILENCE: Final = 600.0  # seconds after which a reader that is stopped or starved is given up
-_REPORT: Final = 0.05  # seconds between two progress reports
+_SILENCE_SECONDS: Final = 600.0  # seconds after which a reader that is stopped or starved is given up
+_REPORT_SECONDS: Final = 0.05  # seconds between two progress reports
 _ALLOWED: Final = "dicts, lists, tuples, strings, numbers and None"
 
 
@@ -215,7 +215,7 @@ def _lines(pipe: Any) -> Iterator[bytes]:
     """Lines as they come; a child that neither works nor speaks is bounded by its CPU limit, a stopped one by us."""
     rest = b""
     while True:
-        ready, _, _ = select.select([pipe], [], [], _SILENCE)
+        ready, _, _ = select.select([pipe], [], [], _SILENCE_SECONDS)
         if not ready:
             raise UnreadableFile("its reader has said nothing for ten minutes: given up")
         data = os.read(pipe.fileno(), 65536)
@@ -245,7 +245,7 @@ def child() -> NoReturn:
     gc.disable()  # nothing here is garbage; looking for some takes longer than the reading
     total = os.fstat(source).st_size
     zipped = os.pread(source, 2, 0) == _GZIP
-    _limit(total * _UNZIPPED if zipped else total)
+    _limit(total * _BYTES_PER_ZIPPED_BYTE if zipped else total)
     report = _Report()
     try:
         module, _, function = digester.partition(":")
@@ -274,7 +274,7 @@ class _Report:
     def __call__(self, what: str, share: float) -> None:
         now = time.monotonic()
         if now >= self._next:
-            self._next = now + _REPORT
+            self._next = now + _REPORT_SECONDS
             try:
                 os.write(1, json.dumps({"what": what, "share": round(share, 4)}).encode() + b"\n")
             except BrokenPipeError:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import pickle
 import sys
+import time
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 MAX_ENTRIES: Final = 100_000  # of history: some steps, and a dump of seconds
@@ -132,6 +136,22 @@ class Allocator:
         if take is None:
             raise Unsupported(f"torch {self.version} cannot take memory snapshots")
         return take()
+
+    def dump(self, directory: Path, reason: str) -> Path:
+        """Write a snapshot whole or not at all, readable by its owner only, named after *reason*, time, pid and rank.
+
+        Raises Unsupported, OSError, RuntimeError in words.
+        """
+        snapshot = self.snapshot()
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        stamp, rank = time.strftime("%Y%m%d-%H%M%S"), os.environ.get("RANK", "")
+        of_rank = f"-rank{int(rank)}" if rank.isdigit() else ""
+        path = directory / f"{reason}-{stamp}-{os.getpid()}{of_rank}.pickle"
+        temporary = path.with_name(f".{path.name}.part")
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
+            pickle.dump(snapshot, file, protocol=4)
+        temporary.rename(path)
+        return path
 
     def start_history(self, max_entries: int = MAX_ENTRIES) -> None:
         """Record allocations with Python stacks. Raises Unsupported in words."""

@@ -1,71 +1,48 @@
-"""Snapshots to files, and what is written when the GPU's memory runs out: a snapshot and one page of text."""
+"""What is written when the GPU's memory runs out: a snapshot and one page of text."""
 
 from __future__ import annotations
 
 import logging
 import os
-import pickle
 import sys
 import time
 import traceback
 import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from gputop.torch_monitor.allocator import Allocator, Unsupported
-
-if TYPE_CHECKING:
-    from gputop.torch_monitor.monitor import MemoryMonitor
+from gputop.torch_monitor.allocator import Unsupported
+from gputop.torch_monitor.tracker import MemoryTracker
 
 #: Who searches for a batch size runs out of memory on purpose, again and again.
 MOST_REPORTS: Final = 3
-LEAST_SECONDS: Final = 30.0
+BETWEEN_REPORTS_SECONDS: Final = 30.0
 
 _log = logging.getLogger("gputop.torch_monitor")
-_watched: weakref.WeakSet[MemoryMonitor] = weakref.WeakSet()
+_watched: weakref.WeakSet[MemoryTracker] = weakref.WeakSet()
 _attached = False
 _written: list[float] = []  # when reports were written, by the monotonic clock
 _writing = False
 
 
-def state_directory() -> Path:
-    """``$XDG_STATE_HOME/gputop/snapshots``; it need not exist."""
-    home = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
-    return Path(home) / "gputop" / "snapshots"
-
-
-def dump(allocator: Allocator, directory: Path, reason: str) -> Path:
-    """Write a snapshot whole or not at all, readable by its owner only. Raises Unsupported, OSError, RuntimeError."""
-    snapshot = allocator.snapshot()
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    rank = os.environ.get("RANK")
-    path = directory / f"{reason}-{stamp}-{os.getpid()}{f'-rank{int(rank)}' if rank and rank.isdigit() else ''}.pickle"
-    temporary = path.with_name(f".{path.name}.part")
-    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
-        pickle.dump(snapshot, file, protocol=4)
-    temporary.rename(path)
-    return path
-
-
-def observe(monitor: MemoryMonitor) -> None:
-    """Have an OOM of this process reported by *monitor*. CUDA must be initialised."""
+def observe(tracker: MemoryTracker) -> None:
+    """Have an OOM of this process reported by *tracker*. CUDA must be initialised."""
     global _attached
-    _watched.add(monitor)
+    _watched.add(tracker)
     if not _attached:  # torch has no way to take an observer back: one for all monitors
-        _attached = monitor.allocator.on_oom(_observer)
+        _attached = tracker.allocator.on_oom(_observer)
 
 
 def _observer(device: int, asked: int, limit: int, free: int) -> None:
     """Called by torch on the allocating thread, before it raises: an exception here would take the place of the OOM."""
     global _writing
     now = time.monotonic()
-    if _writing or len(_written) >= MOST_REPORTS or (_written and now - _written[-1] < LEAST_SECONDS):
+    if _writing or len(_written) >= MOST_REPORTS or (_written and now - _written[-1] < BETWEEN_REPORTS_SECONDS):
         return
     _writing = True
     try:
-        for monitor in list(_watched):
-            path = write_report(monitor, device, asked, limit, free)
+        for tracker in list(_watched):
+            path = write_report(tracker, device, asked, limit, free)
             _written.append(now)
             print(f"gputop: out of GPU memory; what was held and who asked: {path}", file=sys.stderr, flush=True)
             break
@@ -75,16 +52,16 @@ def _observer(device: int, asked: int, limit: int, free: int) -> None:
         _writing = False
 
 
-def write_report(monitor: MemoryMonitor, device: int, asked: int, limit: int, free: int) -> Path:
+def write_report(tracker: MemoryTracker, device: int, asked: int, limit: int, free: int) -> Path:
     """The snapshot and the page. Returns the page's path. Raises OSError."""
     try:
-        snapshot, why = dump(monitor.allocator, monitor.directory, "oom"), ""
+        snapshot, why = tracker.dump("oom"), ""
     except (Unsupported, RuntimeError, OSError) as error:
         snapshot, why = None, str(error)
     frames = [frame for frame in traceback.extract_stack()[:-1] if "gputop/torch_monitor" not in frame.filename]
-    text = page(monitor, device, asked, limit, free, snapshot, why, frames)
-    monitor.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = (snapshot or monitor.directory / f"oom-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}").with_suffix(".txt")
+    text = page(tracker, device, asked, limit, free, snapshot, why, frames)
+    tracker.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = (snapshot or tracker.directory / f"oom-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}").with_suffix(".txt")
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
         file.write(text)
     return path
@@ -97,7 +74,7 @@ def _others(bytes_: int) -> list[str]:
 
 
 def page(
-    monitor: MemoryMonitor,
+    tracker: MemoryTracker,
     device: int,
     asked: int,
     limit: int,
@@ -107,7 +84,7 @@ def page(
     frames: list[traceback.FrameSummary],
 ) -> str:
     """One page of text: what was asked for by which line, what was held, what may help."""
-    memory = monitor.allocator.read(device)
+    memory = tracker.allocator.read(device)
     lines = [
         f"Out of GPU memory: cuda:{device}, {time.strftime('%Y-%m-%d %H:%M:%S')}, pid {os.getpid()}",
         "",
@@ -126,24 +103,24 @@ def page(
             *_others(limit - free - memory.reserved_bytes),
             f"cache flushes  {memory.retries} (allocation retries), OOMs before this one: {memory.ooms}",
         ]
-    lines += ["", f"In step {monitor.steps + 1}" + (f", phase {monitor.phase_now}" if monitor.phase_now else "") + ":"]
-    for step in list(monitor.history)[-5:]:
+    lines += ["", f"In step {tracker.steps + 1}" + (f", phase {tracker.phase_now}" if tracker.phase_now else "") + ":"]
+    for step in list(tracker.history)[-5:]:
         phases = ", ".join(f"{phase.name} {_size(phase.peak_bytes.get(device, 0))}" for phase in step.phases)
         end = next((one.allocated_bytes for one in step.devices if one.device == device), 0)
         peak = _size(step.peak_bytes.get(device, 0))
         lines.append(f"  step {step.number}: peak {peak}, at its end {_size(end)}{f' ({phases})' if phases else ''}")
     lines += ["", "Asked for by:", *(f"  {frame.filename}:{frame.lineno} {frame.name}" for frame in _users(frames))]
-    lines += ["", "What may help:", *(f"- {words}" for words in advice(monitor, device, asked, memory))]
+    lines += ["", "What may help:", *(f"- {words}" for words in advice(tracker, device, asked, memory))]
     if snapshot is not None:
         lines += ["", "Which lines hold the memory:", f"  gputop torch-snapshot {snapshot}"]
-        if not monitor.recording:
+        if not tracker.recording:
             lines.append("  (no stacks in it: MemoryMonitor(record_history=True) records them)")
     else:
         lines += ["", f"No snapshot: {why}"]
     return "\n".join(lines) + "\n"
 
 
-def advice(monitor: MemoryMonitor, device: int, asked: int, memory: Any) -> list[str]:
+def advice(tracker: MemoryTracker, device: int, asked: int, memory: Any) -> list[str]:
     """What the figures speak for, the likeliest first."""
     found = []
     if memory is not None and memory.reserved_bytes - memory.active_bytes >= asked:
@@ -153,7 +130,7 @@ def advice(monitor: MemoryMonitor, device: int, asked: int, memory: Any) -> list
         else:
             found.append("the cache holds more than was asked for, in pieces, though expandable segments are on")
     ends = [
-        next((one.allocated_bytes for one in step.devices if one.device == device), 0) for step in monitor.history
+        next((one.allocated_bytes for one in step.devices if one.device == device), 0) for step in tracker.history
     ]  # fmt: skip
     if len(ends) >= 4 and all(a < b for a, b in zip(ends[-4:], ends[-3:], strict=False)):
         grown = (ends[-1] - ends[-4]) // 3

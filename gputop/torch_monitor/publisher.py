@@ -9,15 +9,13 @@ import os
 import time
 import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from gputop.torch_monitor import runtime
+from gputop.torch_monitor import runtime_directory
 from gputop.torch_monitor.allocator import Unsupported
+from gputop.torch_monitor.tracker import MemoryTracker, Step
 
-if TYPE_CHECKING:
-    from gputop.torch_monitor.monitor import MemoryMonitor, Step
-
-LOOK_AGAIN: Final = 10.0  # seconds until a directory is sought again where none could be had
+LOOK_AGAIN_SECONDS: Final = 10.0  # until a directory is sought again where none could be had
 MOST_PHASES: Final = 16
 MOST_LABELS: Final = 8
 MOST_ANSWERS: Final = 4
@@ -28,10 +26,10 @@ _log = logging.getLogger("gputop.torch_monitor")
 class Publisher:
     """Writes ``PID.json`` and obeys ``PID.ask``. Never raises: a training must not fail for being watched."""
 
-    def __init__(self, monitor: MemoryMonitor) -> None:
-        self._monitor: weakref.ref[MemoryMonitor] = weakref.ref(monitor)
+    def __init__(self, tracker: MemoryTracker) -> None:
+        self._tracker: weakref.ref[MemoryTracker] = weakref.ref(tracker)
         self._pid = os.getpid()
-        self._ticks = runtime.start_ticks(self._pid)
+        self._ticks = runtime_directory.start_ticks(self._pid)
         self._directory: int | None = None
         self._next_look = 0.0
         self._identities: dict[int, tuple[str | None, str | None]] = {}
@@ -41,20 +39,20 @@ class Publisher:
 
     def tend(self) -> None:
         """Publish, and do what was asked for."""
-        monitor = self._monitor()
-        if monitor is None or os.getpid() != self._pid:  # a forked child is another process, without a say here
+        tracker = self._tracker()
+        if tracker is None or os.getpid() != self._pid:  # a forked child is another process, without a say here
             return
         if self._directory is None:
             if time.monotonic() < self._next_look:
                 return
-            self._directory = runtime.own_directory()
+            self._directory = runtime_directory.own_directory()
             if self._directory is None:
-                self._next_look = time.monotonic() + LOOK_AGAIN
+                self._next_look = time.monotonic() + LOOK_AGAIN_SECONDS
                 return
-        if self._request(monitor):
-            self._write(monitor)  # the answer comes with the report
+        if self._request(tracker):
+            self._write(tracker)  # the answer comes with the report
             return
-        self._write(monitor)
+        self._write(tracker)
 
     def close(self) -> None:
         self._finalizer()
@@ -63,37 +61,37 @@ class Publisher:
                 os.close(self._directory)
             self._directory = None
 
-    def _write(self, monitor: MemoryMonitor) -> None:
+    def _write(self, tracker: MemoryTracker) -> None:
         assert self._directory is not None
         try:
-            runtime.write(self._directory, f"{self._pid}.json", self._report(monitor))
+            runtime_directory.write(self._directory, f"{self._pid}.json", self._report(tracker))
         except (OSError, ValueError):  # the directory is gone (logged out), or the disk full: look for another
             with contextlib.suppress(OSError):
                 os.close(self._directory)
             self._directory = None
 
-    def _report(self, monitor: MemoryMonitor) -> dict[str, Any]:
-        step = monitor.history[-1] if monitor.history else None
+    def _report(self, tracker: MemoryTracker) -> dict[str, Any]:
+        step = tracker.history[-1] if tracker.history else None
         return {
-            "schema": runtime.SCHEMA,
+            "schema": runtime_directory.SCHEMA,
             "pid": self._pid,
             "start_ticks": self._ticks,
             "written_at": time.time(),
-            "torch": monitor.allocator.version,
-            "backend": monitor.allocator.backend,
-            "steps": monitor.steps,
+            "torch": tracker.allocator.version,
+            "backend": tracker.allocator.backend,
+            "steps": tracker.steps,
             "step_seconds": None if step is None else step.seconds,
-            "recording": monitor.recording,
-            "phase": monitor.phase_now,
-            "labels": _labels(monitor.labels),
-            "devices": [self._device(monitor, step, memory) for memory in monitor.newest],
+            "recording": tracker.recording,
+            "phase": tracker.phase_now,
+            "labels": _labels(tracker.labels),
+            "devices": [self._device(tracker, step, memory) for memory in tracker.newest],
             "answers": self._answers,
         }
 
-    def _device(self, monitor: MemoryMonitor, step: Step | None, memory: Any) -> dict[str, Any]:
+    def _device(self, tracker: MemoryTracker, step: Step | None, memory: Any) -> dict[str, Any]:
         device = memory.device
         if device not in self._identities:
-            self._identities[device] = monitor.allocator.identity(device)
+            self._identities[device] = tracker.allocator.identity(device)
         uuid, pci = self._identities[device]
         return {
             "index": device,
@@ -105,7 +103,7 @@ class Publisher:
             "inactive_split_bytes": memory.inactive_split_bytes,
             "retries": memory.retries,
             "ooms": memory.ooms,
-            "peak_bytes": monitor.peak.get(device),
+            "peak_bytes": tracker.peak.get(device),
             "step_peak_bytes": None if step is None else step.peak_bytes.get(device),
             "phases": [
                 {
@@ -120,11 +118,11 @@ class Publisher:
 
     # -- requests
 
-    def _request(self, monitor: MemoryMonitor) -> bool:
+    def _request(self, tracker: MemoryTracker) -> bool:
         """Do what ``PID.ask`` asks for; whether there was something."""
         assert self._directory is not None
         name = f"{self._pid}.ask"
-        found = runtime.read(self._directory, name, os.getuid())
+        found = runtime_directory.read(self._directory, name, os.getuid())
         if found is None:
             return False
         request, facts = found
@@ -134,28 +132,34 @@ class Publisher:
         if mark == self._asked:  # it could not be removed
             return False
         self._asked = mark
-        if not isinstance(request, dict) or request.get("schema") != runtime.SCHEMA:
+        if not isinstance(request, dict) or request.get("schema") != runtime_directory.SCHEMA:
             return False
         if (request.get("pid"), request.get("start_ticks")) != (self._pid, self._ticks):
             return False  # meant for an earlier bearer of the pid
         action, id_ = request.get("action"), request.get("id")
-        if action not in runtime.ACTIONS or not isinstance(id_, str):
+        if action not in runtime_directory.ACTIONS or not isinstance(id_, str):
             return False
         path: Path | None = None
         try:
             if action == "dump":
-                path = monitor.dump()
-                words = f"snapshot written to {path}"
+                path = tracker.dump()
+                message = f"snapshot written to {path}"
             elif action == "record":
-                monitor.start_recording()
-                words = "torch records its allocations from now on"
+                tracker.start_recording()
+                message = "torch records its allocations from now on"
             else:
-                monitor.stop_recording()
-                words = "torch records no more"
+                tracker.stop_recording()
+                message = "torch records no more"
         except (Unsupported, OSError, RuntimeError, AttributeError, TypeError, ValueError) as error:
-            words = f"{action} failed: {error}"
-        _log.info("gputop asked: %s", words)
-        answer = {"id": id_[:64], "action": action, "words": words[:500], "path": path and str(path), "at": time.time()}
+            message = f"{action} failed: {error}"
+        _log.info("gputop asked: %s", message)
+        answer = {
+            "id": id_[:64],
+            "action": action,
+            "words": message[:500],
+            "path": path and str(path),
+            "at": time.time(),
+        }
         self._answers = [*self._answers, answer][-MOST_ANSWERS:]
         return True
 
@@ -175,11 +179,11 @@ def _labels(labels: dict[str, Any]) -> list[list[str]]:
 
 
 def _withdraw(pid: int) -> None:
-    """Take the report back, at the monitor's end or the process's."""
+    """Take the report back, at the tracker's end or the process's."""
     if os.getpid() != pid:
         return
-    for path in runtime.candidates(os.getuid()):
-        directory = runtime.open_directory(path, os.getuid())
+    for path in runtime_directory.candidates(os.getuid()):
+        directory = runtime_directory.open_directory(path, os.getuid())
         if directory is not None:
             for name in (f"{pid}.json", f"{pid}.ask"):
                 with contextlib.suppress(OSError):

@@ -15,9 +15,9 @@ from contextlib import suppress
 from typing import Any, Final
 
 from gputop.model import HostFacts, ProcessKey, TorchAnswer, TorchDevice, TorchPhase, TorchReport, clean_text
-from gputop.torch_monitor import runtime
+from gputop.torch_monitor import runtime_directory
 
-LOOK_AGAIN: Final = 5.0  # seconds until a user's directories are opened anew
+LOOK_AGAIN_SECONDS: Final = 5.0  # until a user's directories are opened anew
 MOST_DEVICES: Final = 64
 MOST_PHASES: Final = 32
 MOST_BYTES: Final = 1 << 50
@@ -66,9 +66,9 @@ class TorchReports:
     def _of(self, uid: int) -> list[int]:
         now = time.monotonic()
         opened = self._directories.get(uid)
-        if opened is None or now - opened[0] > LOOK_AGAIN:
+        if opened is None or now - opened[0] > LOOK_AGAIN_SECONDS:
             self._close(uid)
-            descriptors = [runtime.open_directory(path, uid) for path in runtime.candidates(uid)]
+            descriptors = [runtime_directory.open_directory(path, uid) for path in runtime_directory.candidates(uid)]
             opened = self._directories[uid] = now, [one for one in descriptors if one is not None]
         return opened[1]
 
@@ -89,7 +89,7 @@ class TorchReports:
         known = self._known.get(process.key.pid)
         if known is not None and known[0] == mark and known[1] == process.key:
             return known
-        read = runtime.read(directory, name, uid)
+        read = runtime_directory.read(directory, name, uid)
         try:
             report = None if read is None else parse(read[0], process.key)
         except (BadReport, TypeError, ValueError, KeyError, AttributeError):
@@ -103,14 +103,20 @@ def ask(key: ProcessKey, uid: int, action: str) -> str:
     Raises OSError in words where its user's directory cannot be written: then it is not ours to ask.
     """
     id_ = os.urandom(8).hex()
-    request = {"schema": runtime.SCHEMA, "pid": key.pid, "start_ticks": key.start_ticks, "id": id_, "action": action}
-    for path in runtime.candidates(uid):
-        directory = runtime.open_directory(path, uid)
+    request = {
+        "schema": runtime_directory.SCHEMA,
+        "pid": key.pid,
+        "start_ticks": key.start_ticks,
+        "id": id_,
+        "action": action,
+    }
+    for path in runtime_directory.candidates(uid):
+        directory = runtime_directory.open_directory(path, uid)
         if directory is None:
             continue
         try:
             if f"{key.pid}.json" in _names(directory):
-                runtime.write(directory, f"{key.pid}.ask", request, owner=uid)
+                runtime_directory.write(directory, f"{key.pid}.ask", request, owner=uid)
                 return id_
         finally:
             os.close(directory)
@@ -129,7 +135,7 @@ def _names(directory: int) -> Collection[str]:
 
 def parse(value: Any, key: ProcessKey) -> TorchReport:
     """The report of *key* in *value*. Raises BadReport (or what a wrong shape makes Python raise)."""
-    if not isinstance(value, dict) or value.get("schema") != runtime.SCHEMA:
+    if not isinstance(value, dict) or value.get("schema") != runtime_directory.SCHEMA:
         raise BadReport
     if (value.get("pid"), value.get("start_ticks")) != key:
         raise BadReport
@@ -141,10 +147,14 @@ def parse(value: Any, key: ProcessKey) -> TorchReport:
         step_seconds=None if value.get("step_seconds") is None else _number(value["step_seconds"]),
         recording=value.get("recording") is True,
         phase=_text(value.get("phase"), 64),
-        labels=tuple((_words(name, 32), _words(text, 64)) for name, text in value.get("labels", [])[:8]),
+        labels=tuple(
+            (_required_text(name, 32), _required_text(text, 64)) for name, text in value.get("labels", [])[:8]
+        ),
         devices=tuple(_device(device) for device in value["devices"][:MOST_DEVICES]),
         answers=tuple(
-            TorchAnswer(_words(answer["id"], 64), _words(answer["words"], 500), _text(answer.get("path"), 4096))
+            TorchAnswer(
+                _required_text(answer["id"], 64), _required_text(answer["words"], 500), _text(answer.get("path"), 4096)
+            )
             for answer in value.get("answers", [])[-4:]
         ),
     )
@@ -166,7 +176,7 @@ def _device(value: Any) -> TorchDevice:
         step_peak_bytes=None if value.get("step_peak_bytes") is None else _bytes(value["step_peak_bytes"]),
         phases=tuple(
             TorchPhase(
-                _words(phase["name"], 64), _number(phase["seconds"]), _bytes(phase["peak_bytes"]),
+                _required_text(phase["name"], 64), _number(phase["seconds"]), _bytes(phase["peak_bytes"]),
                 _bytes(phase["kept_bytes"], least=-MOST_BYTES),
             )
             for phase in value.get("phases", [])[:MOST_PHASES]
@@ -186,11 +196,11 @@ def _number(value: Any) -> float:
     return float(value)
 
 
-def _words(value: Any, limit: int) -> str:
+def _required_text(value: Any, limit: int) -> str:
     if not isinstance(value, str):
         raise BadReport
     return clean_text(value, limit)
 
 
 def _text(value: Any, limit: int) -> str | None:
-    return None if value is None else _words(value, limit)
+    return None if value is None else _required_text(value, limit)

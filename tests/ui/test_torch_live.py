@@ -11,7 +11,7 @@ import pytest
 from gputop.leaks.report import LeakReport
 from gputop.model import GpuProcess, Snapshot, TorchAnswer, TorchDevice, TorchPhase, TorchReport, replace
 from gputop.sampling.history import History
-from gputop.torch_monitor import runtime
+from gputop.torch_monitor import runtime_directory
 from gputop.ui.gpus.parts import GpuDrawing, memory_bar
 from gputop.ui.gpus.remarks import memory_parts, memory_remark
 from gputop.ui.gpus.why_screen import WhyScreen
@@ -115,11 +115,11 @@ def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The runtime directory, with the process's report in it."""
     import os
 
-    monkeypatch.setattr(runtime, "candidates", lambda uid: [str(tmp_path / "gputop")])
-    real = runtime.open_directory
-    monkeypatch.setattr(runtime, "open_directory", lambda path, uid: real(path, os.getuid()))
-    real_write = runtime.write
-    monkeypatch.setattr(runtime, "write", lambda d, name, value, owner=None: real_write(d, name, value))
+    monkeypatch.setattr(runtime_directory, "candidates", lambda uid: [str(tmp_path / "gputop")])
+    real = runtime_directory.open_directory
+    monkeypatch.setattr(runtime_directory, "open_directory", lambda path, uid: real(path, os.getuid()))
+    real_write = runtime_directory.write
+    monkeypatch.setattr(runtime_directory, "write", lambda d, name, value, owner=None: real_write(d, name, value))
     (tmp_path / "gputop").mkdir(mode=0o700)
     (tmp_path / "gputop" / "4711.json").write_text("{}")
     return tmp_path / "gputop"

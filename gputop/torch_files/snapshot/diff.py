@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gputop.torch_files.snapshot.frames import Frame
 from gputop.torch_files.snapshot.groups import AllocationFilter, by_stack
-from gputop.torch_files.snapshot.snapshot import DeviceSnapshot
+from gputop.torch_files.snapshot.memory_snapshot import DeviceSnapshot
 
 
 @dataclass(frozen=True, slots=True)

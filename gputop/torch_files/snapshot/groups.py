@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gputop import units
-from gputop.torch_files.snapshot.snapshot import DeviceSnapshot
+from gputop.torch_files.snapshot.memory_snapshot import DeviceSnapshot
 
 #: The terms of a filter, for help texts.
 TERMS: Final = (
@@ -26,14 +26,14 @@ class AllocationFilter:
     """Which allocations are looked at. An empty one lets all through."""
 
     text: str = ""
-    words: tuple[tuple[bool, str], ...] = ()  # (wanted, in the stack)
+    terms: tuple[tuple[bool, str], ...] = ()  # (wanted, in the stack)
     least: int = 0
     most: int | None = None
     streams: tuple[tuple[bool, str], ...] = ()
     pools: tuple[tuple[bool, str], ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.words or self.least or self.most is not None or self.streams or self.pools)
+        return bool(self.terms or self.least or self.most is not None or self.streams or self.pools)
 
     def rows(self, device: DeviceSnapshot, rows: Iterable[int]) -> list[int]:
         """Those of *rows* (allocations) that are wanted."""
@@ -62,17 +62,17 @@ class AllocationFilter:
 
     def stack(self, device: DeviceSnapshot, stack: int) -> bool:
         """Whether the words are in (or not in) a stack."""
-        if not self.words:
+        if not self.terms:
             return True
         text = device.snapshot.frames.text(stack).casefold()
-        return all((word in text) == wanted for wanted, word in self.words)
+        return all((word in text) == wanted for wanted, word in self.terms)
 
     def _place(self, device: DeviceSnapshot, stream: int, pool: int) -> bool:
         snapshot = device.snapshot
-        names = {snapshot.stream_words(stream), str(snapshot.streams[stream])}
+        names = {snapshot.stream_label(stream), str(snapshot.streams[stream])}
         if any((word in names) != wanted for wanted, word in self.streams):
             return False
-        pool_names = {snapshot.pool_words(pool)}
+        pool_names = {snapshot.pool_label(pool)}
         if snapshot.pools[pool] == (0, 0):
             pool_names.add("0,0")
         elif snapshot.pools[pool] is not None:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from gputop import units
+from gputop.torch_files.snapshot.memory_snapshot import INACTIVE, DeviceSnapshot
 from gputop.torch_files.snapshot.overview import PoolKey
 from gputop.torch_files.snapshot.replay import SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_MAP, SEGMENT_UNMAP
-from gputop.torch_files.snapshot.snapshot import INACTIVE, DeviceSnapshot
 
-_ROUND: Final = 512  # a block's size is a multiple
-_UNSPLIT: Final = units.MIB  # a large block is not split when less than this would be left
+_ROUND_BYTES: Final = 512  # a block's size is a multiple
+_UNSPLIT_BYTES: Final = units.MIB  # a large block is not split when less than this would be left
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +46,17 @@ def free_at(device: DeviceSnapshot, moment: int) -> list[Free]:
         address = device.row_address[row]
         at = bisect.bisect_right(starts, address) - 1
         if at >= 0 and address < starts[at] + ranges[starts[at]][0]:
-            taken[starts[at]].append((address, -(-max(1, device.row_size[row]) // _ROUND) * _ROUND))
+            taken[starts[at]].append((address, -(-max(1, device.row_size[row]) // _ROUND_BYTES) * _ROUND_BYTES))
     found = []
     for start, (size, key) in ranges.items():
         at = start
         for address, length in sorted(taken[start]):
             gap = address - at
-            if gap > 0 and (key.small or at == start or gap >= _UNSPLIT):
+            if gap > 0 and (key.small or at == start or gap >= _UNSPLIT_BYTES):
                 found.append(Free(gap, key))
             at = max(at, address + length)
         rest = start + size - at
-        if rest > 0 and (key.small or at == start or rest >= _UNSPLIT):
+        if rest > 0 and (key.small or at == start or rest >= _UNSPLIT_BYTES):
             found.append(Free(rest, key))
     return found
 

@@ -17,7 +17,7 @@ from itertools import compress
 from typing import Final
 
 from gputop.torch_files.snapshot.groups import AllocationFilter
-from gputop.torch_files.snapshot.snapshot import ALLOC, DeviceSnapshot
+from gputop.torch_files.snapshot.memory_snapshot import ALLOC, DeviceSnapshot
 
 PARTS: Final = 12  # of a trace whose steps are not known
 _MOST_STEPS: Final = 60

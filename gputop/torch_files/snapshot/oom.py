@@ -7,6 +7,7 @@ from typing import Final
 
 from gputop import units
 from gputop.torch_files.snapshot.layout import Free, free_at, free_at_dump
+from gputop.torch_files.snapshot.memory_snapshot import DeviceSnapshot
 from gputop.torch_files.snapshot.overview import overview
 from gputop.torch_files.snapshot.replay import (
     ALLOC,
@@ -17,7 +18,6 @@ from gputop.torch_files.snapshot.replay import (
     SEGMENT_MAP,
     SEGMENT_UNMAP,
 )
-from gputop.torch_files.snapshot.snapshot import DeviceSnapshot
 from gputop.torch_files.words import size
 
 _SMALL: Final = units.MIB  # a request up to this is served from small segments

@@ -13,10 +13,10 @@ from typing import Final
 
 from gputop import units
 from gputop.torch_files import words as words_of
-from gputop.torch_files.snapshot.snapshot import ALLOCATED, HOST, INACTIVE, DeviceSnapshot
+from gputop.torch_files.snapshot.memory_snapshot import ALLOCATED, HOST, INACTIVE, DeviceSnapshot
 
-_SMALL_GRANULE: Final = 2 * units.MIB  # what an expandable segment maps and unmaps at a time
-_LARGE_GRANULE: Final = 20 * units.MIB
+_SMALL_GRANULE_BYTES: Final = 2 * units.MIB  # what an expandable segment maps and unmaps at a time
+_LARGE_GRANULE_BYTES: Final = 20 * units.MIB
 
 
 @dataclass(slots=True)
@@ -125,7 +125,7 @@ def _add(device: DeviceSnapshot, segment: int, sums: tuple[Totals, ...]) -> None
 
 def _whole_granules(device: DeviceSnapshot, segment: int, block: int) -> int:
     """What of a free block an expandable segment can unmap."""
-    granule = _SMALL_GRANULE if device.segment_small[segment] else _LARGE_GRANULE
+    granule = _SMALL_GRANULE_BYTES if device.segment_small[segment] else _LARGE_GRANULE_BYTES
     start = device.block_address[block] - device.segment_address[segment]
     end = start + device.block_size[block]
     return int(max(0, end // granule - -(-start // granule)) * granule)
@@ -180,7 +180,7 @@ def coverage(device: DeviceSnapshot) -> Coverage:
     )
 
 
-def coverage_words(device: DeviceSnapshot) -> list[str]:
+def coverage_sentences(device: DeviceSnapshot) -> list[str]:
     """The same in sentences, the most important first."""
     told = coverage(device)
     if not told.entries:

@@ -6,7 +6,7 @@ import bisect
 from dataclasses import dataclass
 from functools import lru_cache
 
-from gputop.torch_files.snapshot.snapshot import DeviceSnapshot
+from gputop.torch_files.snapshot.memory_snapshot import DeviceSnapshot
 
 _DEEPEST = 16
 

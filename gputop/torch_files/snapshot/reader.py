@@ -24,9 +24,9 @@ from gputop.model import clean_text
 from gputop.torch_files import columns
 from gputop.torch_files.maxima import levels
 from gputop.torch_files.safe_pickle import Progress
-from gputop.torch_files.snapshot.forms import HOST, device_of, top_level
 from gputop.torch_files.snapshot.frames import FrameCollector
 from gputop.torch_files.snapshot.replay import ACTIONS, FREE_COMPLETED, OOM, OTHER, lifetimes, reserved_curve
+from gputop.torch_files.snapshot.schema import HOST, device_of, top_level
 
 INACTIVE, ALLOCATED, PENDING = range(3)
 _STATES: Final = {

@@ -8,9 +8,9 @@ from gputop.model import clean_text
 from gputop.torch_files.snapshot.diff import difference
 from gputop.torch_files.snapshot.groups import AllocationFilter, by_stack, stack_title
 from gputop.torch_files.snapshot.leaks import leaks, steps
+from gputop.torch_files.snapshot.memory_snapshot import DeviceSnapshot, MemorySnapshot
 from gputop.torch_files.snapshot.oom import out_of_memory
-from gputop.torch_files.snapshot.overview import Totals, coverage_words, overview
-from gputop.torch_files.snapshot.snapshot import DeviceSnapshot, MemorySnapshot
+from gputop.torch_files.snapshot.overview import Totals, coverage_sentences, overview
 from gputop.torch_files.words import percent, signed, size
 
 
@@ -63,7 +63,7 @@ def _device(device: DeviceSnapshot, top: int, wanted: AllocationFilter, all_fram
     if device.entries:
         where = f"after entry {at:,} of {device.entries:,}" if at >= 0 else "before the first entry"
         lines.append(f"  {'peak':<15} {size(peak):>8}  requested, {where}")
-    lines += ["", *(f"  {words}" for words in coverage_words(device))]
+    lines += ["", *(f"  {words}" for words in coverage_sentences(device))]
     for entry, free in device.ooms[-3:]:
         told = out_of_memory(device, entry, free)
         lines += ["", f"  OUT OF MEMORY at entry {entry:,}: {size(told.asked)} asked for", f"    {told.verdict}"]

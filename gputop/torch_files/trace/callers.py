@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Final
 
-from gputop.torch_files.trace.reader import (
+from gputop.torch_files.trace.events import (
     ANNOTATION,
     CPU,
     DEVICE,

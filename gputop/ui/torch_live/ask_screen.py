@@ -20,13 +20,13 @@ from gputop.ui.toolkit.frame import Hint
 from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.view import View
 
-_LOOK: Final = 0.2
-_SLOW: Final = 10.0  # seconds without an answer after which it is said what that may mean
+_LOOK_SECONDS: Final = 0.2
+_SLOW_SECONDS: Final = 10.0  # seconds without an answer after which it is said what that may mean
 
 
 class _Choice(NamedTuple):
     label: str
-    words: str
+    description: str
     action: str  # empty: close
 
 
@@ -54,12 +54,12 @@ class TorchAskScreen(Dialog[Path | None]):
         self._at = 0
         self._id: str | None = None
         self._asked_at = 0.0
-        self._words = ""
+        self._message = ""
         self._done = False
 
     def on_mount(self) -> None:
         super().on_mount()
-        self.set_interval(_LOOK, self._look)
+        self.set_interval(_LOOK_SECONDS, self._look)
 
     def heading(self) -> str:
         return "PyTorch memory of a process"
@@ -75,17 +75,17 @@ class TorchAskScreen(Dialog[Path | None]):
         if host is not None and host.command:
             lines.append(((fit(host.command, cells), "text"),))
         lines.append(())
-        if self._words:
-            lines += [((part, "title"),) for part in wrap(self._words, cells)]
+        if self._message:
+            lines += [((part, "title"),) for part in wrap(self._message, cells)]
         if self._id is None and not self._done:
             for n, choice in enumerate(self._choices):
                 here = n == self._at
-                text = fit(f" {choice.label:<17} {choice.words}", cells)
+                text = fit(f" {choice.label:<17} {choice.description}", cells)
                 lines.append(((text, "title+b@cursor" if here else "text"),))
         elif not self._done:
             waited = time.monotonic() - self._asked_at
             lines.append(((f"asked {waited:.0f} s ago; it answers in its next step()", "dim"),))
-            if waited > _SLOW:
+            if waited > _SLOW_SECONDS:
                 words = "No answer yet: a long step or dump, or it calls monitor.step() no more. Esc stops waiting."
                 lines += [((part, "warning"),) for part in wrap(words, cells)]
         return lines[:rows]
@@ -123,7 +123,7 @@ class TorchAskScreen(Dialog[Path | None]):
             self._id = reports.ask(process.key, process.host.uid, choice.action)
             self._asked_at = time.monotonic()
         except OSError as error:
-            self._words, self._done = f"It cannot be asked: {error.strerror or error}", True
+            self._message, self._done = f"It cannot be asked: {error.strerror or error}", True
         self.draw()
 
     def _look(self) -> None:
@@ -132,7 +132,7 @@ class TorchAskScreen(Dialog[Path | None]):
         snapshot = self._snapshot_of()
         rows = [row for row in snapshot.processes if row.key == self._process.key] if snapshot is not None else []
         if not rows:
-            self._words, self._done = "The process is gone.", True
+            self._message, self._done = "The process is gone.", True
         for row in rows:
             for answer in row.torch.answers if row.torch is not None else ():
                 if answer.id == self._id:
@@ -141,7 +141,7 @@ class TorchAskScreen(Dialog[Path | None]):
         self.draw()
 
     def _answered(self, answer: TorchAnswer) -> None:
-        self._words, self._done = answer.words, True
+        self._message, self._done = answer.message, True
         if answer.path is not None and self._process.host is not None:
             path, uid = Path(answer.path), self._process.host.uid
             in_background(self, lambda: is_file_of(path, uid), lambda fine: self._looked_at(path, fine))
@@ -151,7 +151,7 @@ class TorchAskScreen(Dialog[Path | None]):
         if fine:
             self.dismiss(path)
             return
-        self._words += " It cannot be opened from here: no plain file of the process's user (a container's?)."
+        self._message += " It cannot be opened from here: no plain file of the process's user (a container's?)."
         self.draw()
 
 

@@ -15,7 +15,7 @@ from gputop.ui.toolkit.palette import gpu_role, soft_role
 from gputop.ui.toolkit.scrolling_page import field, spread
 from gputop.ui.view import View
 
-_LABEL: Final = 16
+_LABEL_CELLS: Final = 16
 
 
 def split_bar(row: GpuProcess, gpu: Gpu, split: TorchMemory, cells: int, view: View) -> list[Line]:
@@ -54,7 +54,7 @@ def about_torch(row: GpuProcess, gpu: Gpu | None, now: float, rings: Mapping[str
     lines = split_bar(row, gpu, split, cells, view)
     if not split.fresh:
         words = f"told {units.duration(split.age)} ago: its step lasts, or it hangs"
-        lines += field("old", words, cells, "warning", _LABEL)
+        lines += field("old", words, cells, "warning", _LABEL_CELLS)
     for name, style in (("allocated", "text"), ("cached", "dim")):
         ring = rings.get(name)
         if ring is not None:
@@ -77,7 +77,7 @@ def about_torch(row: GpuProcess, gpu: Gpu | None, now: float, rings: Mapping[str
     for phase in device.phases:
         kept = f"{'+' if phase.kept_bytes >= 0 else '-'}{view.memory(abs(phase.kept_bytes))}"
         words = f"{view.memory(phase.peak_bytes)} peak, {kept} kept, {phase.seconds:.3f} s"
-        lines += field(f"  {phase.name}"[: _LABEL - 1], words, cells)
+        lines += field(f"  {phase.name}"[: _LABEL_CELLS - 1], words, cells)
         ring = rings.get(f"phase {phase.name}")
         if ring is not None:
             lines.append(
@@ -91,9 +91,9 @@ def about_torch(row: GpuProcess, gpu: Gpu | None, now: float, rings: Mapping[str
 
 
 def _curve(name: str, ring: Buckets, top: float, gpu: Gpu, cells: int, view: View, style: str) -> Line:
-    room = max(10, cells - _LABEL - 8)
+    room = max(10, cells - _LABEL_CELLS - 8)
     values = ring.last(room)
     newest = next((value for value in reversed(values) if value == value), None)
     (span,) = tall_sparkline(tuple(100 * value / top for value in values), room, 1, soft_role(gpu.index), view.glyphs)
     text = "" if newest is None or not name else f" {view.memory(int(newest))}"
-    return spread(name, [span, (fit(text, 8), style or "dim")], _LABEL)
+    return spread(name, [span, (fit(text, 8), style or "dim")], _LABEL_CELLS)

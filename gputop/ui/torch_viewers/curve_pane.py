@@ -16,7 +16,7 @@ from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.torch_viewers.pane import Pane
 from gputop.ui.view import View
 
-_AXIS = 9  # cells of the labels at the left
+_AXIS_CELLS = 9  # cells of the labels at the left
 _LEAST = 20  # entries of the deepest zoom
 
 
@@ -138,8 +138,8 @@ class CurvePane(Pane):
 
     def clicked(self, row: int, column: int) -> None:
         start, end = self.window
-        if column >= _AXIS and end > start:
-            self.cursor = start + (column - _AXIS) * (end - start) // max(1, self._columns)
+        if column >= _AXIS_CELLS and end > start:
+            self.cursor = start + (column - _AXIS_CELLS) * (end - start) // max(1, self._columns)
 
     def hints(self) -> Sequence[Hint]:
         return (("←→", "move"), (", .", "one entry"), ("↑↓", "zoom"), ("z", "whole"), ("p", "peak"))
@@ -151,7 +151,7 @@ class CurvePane(Pane):
             return [(), *[((part, "dim"),) for part in wrap(self.nothing(), cells)]]
         below = self.below(cells, rows)
         height = max(3, rows - len(below) - 3)
-        self._columns = columns = max(10, cells - _AXIS - 1)
+        self._columns = columns = max(10, cells - _AXIS_CELLS - 1)
         return [*self._chart(columns, height), *below]
 
     def _chart(self, columns: int, height: int) -> list[Line]:
@@ -170,7 +170,9 @@ class CurvePane(Pane):
         for row in range(height):
             base = (height - 1 - row) * steps
             label = size(top * (height - row) / height) if row % 3 == 0 else ""
-            lines.append(((fit(label, _AXIS - 1, right=True) + " ", "dim"), *self._row(base, heights, tops, cursor)))
+            lines.append(
+                ((fit(label, _AXIS_CELLS - 1, right=True) + " ", "dim"), *self._row(base, heights, tops, cursor))
+            )
         lines.append(self._axis(start, end, columns))
         return lines
 
@@ -220,11 +222,11 @@ class CurvePane(Pane):
             for n, character in enumerate(text):
                 if 0 <= begin + n < columns and cells[begin + n] != glyphs.warning:
                     cells[begin + n], styles[begin + n] = character, "warning+b"
-        return ((" " * _AXIS, "text"), *zip(cells, styles, strict=True))
+        return ((" " * _AXIS_CELLS, "text"), *zip(cells, styles, strict=True))
 
     def _axis(self, start: int, end: int, columns: int) -> Line:
         left, right = f"{start:,}", f"{end - 1:,}"
         room, words = max(1, columns - len(left) - len(right)), self.axis(start, end)
         if width(words) > room - 2:
             words = ""
-        return ((" " * _AXIS, "text"), (left + words.center(room) + right, "dim"))
+        return ((" " * _AXIS_CELLS, "text"), (left + words.center(room) + right, "dim"))

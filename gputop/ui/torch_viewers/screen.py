@@ -22,9 +22,9 @@ from gputop.ui.torch_viewers.curve_pane import CurvePane
 from gputop.ui.torch_viewers.pane import Pane, TextPane
 from gputop.ui.view import View
 
-_IDLE: Final = 0.12  # seconds without a key after which what takes longer is computed
+_IDLE_SECONDS: Final = 0.12  # seconds without a key after which what takes longer is computed
 _LEAST: Final = (40, 8)
-_KEY: Final = 18  # cells of the keys in the help
+_KEY_CELLS: Final = 18  # cells of the keys in the help
 
 Found = TypeVar("Found")
 
@@ -39,8 +39,8 @@ class HelpPane(TextPane):
     def text(self, cells: int) -> list[Line]:
         lines: list[Line] = [()]
         for key, words in self._keys:
-            for n, part in enumerate(wrap(words, max(10, cells - _KEY))):
-                lines.append(((fit("" if n else key, _KEY), "key+b"), (part, "text")))
+            for n, part in enumerate(wrap(words, max(10, cells - _KEY_CELLS))):
+                lines.append(((fit("" if n else key, _KEY_CELLS), "key+b"), (part, "text")))
         return [*lines, (), *[((part, "dim"),) for part in wrap(self._about, cells)]]
 
 
@@ -164,7 +164,7 @@ class ViewerScreen(Screen[None], Generic[Found]):
         if self._looks and self.pane.pending():
             if self._settling is not None:
                 self._settling.stop()
-            self._settling = self.set_timer(_IDLE, self._settle)
+            self._settling = self.set_timer(_IDLE_SECONDS, self._settle)
 
     def _settle(self) -> None:
         self._settling = None

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputop.torch_files.trace.file import UnreadableTrace
-from gputop.torch_files.trace.timeline import CATEGORIES, MemoryTimeline, is_timeline
-from gputop.torch_files.trace.trace import open_profile
+from gputop.torch_files.trace.memory_timeline import CATEGORIES, MemoryTimeline, is_timeline
+from gputop.torch_files.trace.profiler_file import UnreadableTrace
+from gputop.torch_files.trace.profiler_trace import open_profile
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 ROOT = Path(__file__).resolve().parents[3]

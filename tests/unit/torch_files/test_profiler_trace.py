@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputop.torch_files.trace.callers import FUNCTION
-from gputop.torch_files.trace.file import UnreadableTrace
-from gputop.torch_files.trace.reader import ANNOTATION, DEVICE, DEVICE_ANNOTATION, PYTHON
-from gputop.torch_files.trace.table import OpRow
-from gputop.torch_files.trace.trace import open_trace
+from gputop.torch_files.trace.events import ANNOTATION, DEVICE, DEVICE_ANNOTATION, PYTHON
+from gputop.torch_files.trace.op_table import OpRow
+from gputop.torch_files.trace.profiler_file import UnreadableTrace
+from gputop.torch_files.trace.profiler_trace import open_trace
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 ROOT = Path(__file__).resolve().parents[3]
@@ -194,7 +194,7 @@ def test_what_another_thread_allocated_is_given_to_its_own_op_and_the_difference
     assert (rows["waits"].self_thread_memory, rows["aten::zeros"].self_thread_memory) == (0, 4000)
     told = trace.reconciliation()
     assert (told.net, told.torch_sum, told.thread_sum, told.outside) == (0, 4000, 4000, -4000)
-    assert "other threads" in told.words()
+    assert "other threads" in told.sentence()
 
 
 def test_steps_are_one_row(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ import pytest
 
 from gputop import units
 from gputop.torch_files.safe_pickle import UnreadableFile, load_plain
-from gputop.torch_files.snapshot.snapshot import open_snapshot
+from gputop.torch_files.snapshot.memory_snapshot import open_snapshot
 from tests.unit.torch_files import allocator_simulator as sim
 
 
@@ -243,7 +243,7 @@ def test_modules_in_the_working_directory_are_not_imported(tmp_path: Path) -> No
     path.write_bytes(sim.dumps(small_snapshot()))
     code = (
         "import sys; sys.path[:] = [p for p in sys.path if p]; from pathlib import Path;"
-        "from gputop.torch_files.snapshot.snapshot import open_snapshot;"
+        "from gputop.torch_files.snapshot.memory_snapshot import open_snapshot;"
         f"print(open_snapshot(Path({str(path)!r})).entries)"
     )
     root = str(Path(__file__).resolve().parents[3])

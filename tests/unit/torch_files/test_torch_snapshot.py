@@ -14,10 +14,10 @@ from gputop.torch_files.snapshot.diff import difference
 from gputop.torch_files.snapshot.frames import FrameCollector
 from gputop.torch_files.snapshot.layout import free_at, segment_uses
 from gputop.torch_files.snapshot.leaks import leaks, steps
+from gputop.torch_files.snapshot.memory_snapshot import DeviceSnapshot, MemorySnapshot, open_snapshot
 from gputop.torch_files.snapshot.oom import out_of_memory
-from gputop.torch_files.snapshot.overview import coverage, coverage_words, overview
+from gputop.torch_files.snapshot.overview import coverage, coverage_sentences, overview
 from gputop.torch_files.snapshot.phases import phases
-from gputop.torch_files.snapshot.snapshot import DeviceSnapshot, MemorySnapshot, open_snapshot
 from tests.unit.torch_files import allocator_simulator as sim
 from tests.unit.torch_files.allocator_simulator import MIB, Allocator
 
@@ -94,7 +94,7 @@ def test_recording_that_begins_late_counts_what_was_there_before(opened: Any) ->
     device = opened(sim.snapshot(allocator)).devices[0]
     assert device.live(-1) == before
     assert_moments_agree(device, allocator)
-    assert coverage(device).before == before and "before the first entry" in " ".join(coverage_words(device))
+    assert coverage(device).before == before and "before the first entry" in " ".join(coverage_sentences(device))
 
 
 def test_several_devices_streams_and_pools_keep_apart(opened: Any) -> None:
@@ -128,7 +128,7 @@ def test_forms_since_1_8_in_every_protocol(opened: Any, form: str, protocol: int
         known["requested_bytes"] = known["active_bytes"]
     assert told == known
     if form in ("1.8", "1.13"):
-        assert not device.entries and "No trace" in coverage_words(device)[0]
+        assert not device.entries and "No trace" in coverage_sentences(device)[0]
     else:
         assert [device.live(n) for n in range(device.entries)] == allocator.truth.live
     if form != "1.8":

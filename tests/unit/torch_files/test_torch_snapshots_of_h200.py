@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gputop.torch_files.snapshot.facts import facts
-from gputop.torch_files.snapshot.snapshot import open_snapshot
+from gputop.torch_files.snapshot.json_report import facts
+from gputop.torch_files.snapshot.memory_snapshot import open_snapshot
 
 FOLDER = Path(__file__).parents[2] / "data" / "h200"
 KEYS = ("reserved", "allocated", "active", "requested", "inactive_split", "peak_requested")

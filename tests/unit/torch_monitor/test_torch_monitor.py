@@ -20,7 +20,7 @@ from gputop.torch_monitor import (
     lightning_callback,
     monitor,
     oom,
-    runtime,
+    runtime_directory,
     trainer_callback,
 )
 from tests.unit.torch_monitor.fake_torch import GIB, MIB, FakeTorch
@@ -169,7 +169,7 @@ def test_it_needs_nothing_but_the_standard_library() -> None:
     ours = {name for name in done.stdout.split() if name.startswith("gputop")}
     assert ours == {"gputop", *(f"gputop.{name}" for name in
         ("torch_monitor", "torch_monitor.allocator", "torch_monitor.monitor", "torch_monitor.oom",
-         "torch_monitor.publisher", "torch_monitor.runtime"))}  # fmt: skip
+         "torch_monitor.publisher", "torch_monitor.runtime_directory", "torch_monitor.tracker"))}  # fmt: skip
     assert not {"torch", "textual", "pynvml", "psutil", "numpy"} & set(done.stdout.split())
 
 
@@ -197,8 +197,8 @@ def test_the_report_is_the_users_alone_and_goes_with_the_monitor(torch: FakeTorc
         found = report(tmp_path)
         assert (tmp_path / "gputop").stat().st_mode & 0o777 == 0o700
         assert (tmp_path / "gputop" / f"{os.getpid()}.json").stat().st_mode & 0o777 == 0o600
-    assert found["schema"] == runtime.SCHEMA
-    assert found["start_ticks"] == runtime.start_ticks(os.getpid())
+    assert found["schema"] == runtime_directory.SCHEMA
+    assert found["start_ticks"] == runtime_directory.start_ticks(os.getpid())
     (device,) = found["devices"]
     assert device["uuid"] == "GPU-00000000-0000-4000-8000-000000000000"
     assert device["pci_bus_id"] == "00000000:18:00.0"
@@ -212,7 +212,7 @@ def test_reports_are_written_at_most_twice_a_second(
     torch: FakeTorch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[str] = []
-    monkeypatch.setattr(runtime, "write", lambda directory, name, value, owner=None: written.append(name))
+    monkeypatch.setattr(runtime_directory, "write", lambda directory, name, value, owner=None: written.append(name))
     with MemoryMonitor() as watch:
         for _ in range(200):
             watch.step()
@@ -222,11 +222,11 @@ def test_reports_are_written_at_most_twice_a_second(
 def test_a_runtime_directory_that_is_a_link_or_open_to_others_is_not_used(torch: FakeTorch, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     (tmp_path / "gputop").symlink_to(tmp_path / "elsewhere")
-    assert runtime.open_directory(str(tmp_path / "gputop"), os.getuid()) is None
+    assert runtime_directory.open_directory(str(tmp_path / "gputop"), os.getuid()) is None
     (tmp_path / "gputop").unlink()
     (tmp_path / "gputop").mkdir()
     (tmp_path / "gputop").chmod(0o755)
-    assert runtime.open_directory(str(tmp_path / "gputop"), os.getuid()) is None
+    assert runtime_directory.open_directory(str(tmp_path / "gputop"), os.getuid()) is None
 
 
 def test_a_full_or_vanished_directory_does_not_stop_the_training(
@@ -248,7 +248,7 @@ def test_a_full_or_vanished_directory_does_not_stop_the_training(
 
 def ask(tmp_path: Path, **changes: Any) -> None:
     pid = os.getpid()
-    request = {"schema": 1, "pid": pid, "start_ticks": runtime.start_ticks(pid), "id": "a1", "action": "dump"}
+    request = {"schema": 1, "pid": pid, "start_ticks": runtime_directory.start_ticks(pid), "id": "a1", "action": "dump"}
     path = tmp_path / "gputop" / f"{pid}.ask"
     path.write_text(json.dumps(request | changes))
 

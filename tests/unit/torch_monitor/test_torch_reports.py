@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from gputop.model import Gpu, GpuProcess, HostFacts, ProcessKey, TorchDevice, TorchReport
 from gputop.procfs.proc_host_reader import ProcHostReader
 from gputop.sampling.snapshot_builder import SnapshotBuilder
-from gputop.torch_monitor import reports, runtime
+from gputop.torch_monitor import reports, runtime_directory
 from gputop.torch_monitor.reports import BadReport, TorchReports, ask, parse
 
 ROOT = Path(__file__).resolve().parents[3]
-KEY = ProcessKey(os.getpid(), runtime.start_ticks(os.getpid()))
+KEY = ProcessKey(os.getpid(), runtime_directory.start_ticks(os.getpid()))
 GIB = 1024**3
 
 
@@ -34,7 +34,7 @@ def good(**changes: Any) -> dict[str, Any]:
         "phases": [{"name": "forward", "seconds": 0.1, "peak_bytes": 4 * GIB, "kept_bytes": -5}],
     }  # fmt: skip
     return {
-        "schema": runtime.SCHEMA, "pid": KEY.pid, "start_ticks": KEY.start_ticks, "written_at": 1000.0,
+        "schema": runtime_directory.SCHEMA, "pid": KEY.pid, "start_ticks": KEY.start_ticks, "written_at": 1000.0,
         "torch": "2.11.0", "backend": "native", "steps": 7, "step_seconds": 0.5, "recording": True, "phase": "forward",
         "labels": [["epoch", "3"]], "devices": [device], "answers": [{"id": "a", "words": "done", "path": "/tmp/x"}],
     } | changes  # fmt: skip
@@ -43,7 +43,7 @@ def good(**changes: Any) -> dict[str, Any]:
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The user's runtime directory."""
-    monkeypatch.setattr(runtime, "candidates", lambda uid: [str(tmp_path / "gputop")])
+    monkeypatch.setattr(runtime_directory, "candidates", lambda uid: [str(tmp_path / "gputop")])
     (tmp_path / "gputop").mkdir(mode=0o700)
     return tmp_path / "gputop"
 
@@ -100,7 +100,7 @@ def test_what_is_no_report_is_ignored(place: Path, text: str) -> None:
 
 
 def test_a_huge_file_is_not_read(place: Path) -> None:
-    put(place, good(extra="x" * runtime.MAX_BYTES))
+    put(place, good(extra="x" * runtime_directory.MAX_BYTES))
     assert read() is None
 
 

@@ -17,7 +17,7 @@ from gputop.ui.torch_viewers.snapshot.state import TorchState
 
 _MOMENTS: Final = ("now", "peak", "cursor")
 _SHAPES: Final = ("table", "tree", "flame")
-_BAR: Final = 12
+_BAR_CELLS: Final = 12
 
 
 _TreeRow = tuple[int, CallNode, tuple[object, ...]]
@@ -104,7 +104,7 @@ class AllocationsPane(SnapshotPane, ListPane):
         title: Line = tuple(spans)
         if self.shape == "flame":
             return [title]
-        columns = f"{'BYTES':>9} {'SHARE':>6} {'BLOCKS':>8} {'LARGEST':>8} {'':{_BAR}} ALLOCATED BY"
+        columns = f"{'BYTES':>9} {'SHARE':>6} {'BLOCKS':>8} {'LARGEST':>8} {'':{_BAR_CELLS}} ALLOCATED BY"
         if self.shape == "tree":
             columns = f"{'BYTES':>9} {'SHARE':>6} {'BLOCKS':>8}  CALLS"
         return [title, ((columns, "accent+b"),)]
@@ -130,13 +130,13 @@ class AllocationsPane(SnapshotPane, ListPane):
         held = self._held(groups)
         group = groups[n]
         glyphs = self.view.glyphs
-        filled = round(_BAR * group.bytes / groups[0].bytes) if groups[0].bytes else 0
+        filled = round(_BAR_CELLS * group.bytes / groups[0].bytes) if groups[0].bytes else 0
         return (
             (f"{size(group.bytes):>9}", "title+b"),
             (f" {percent(group.bytes, held):>6} {group.count:>8,} {size(group.largest):>8} ", "text"),
             (glyphs.full * filled, "g0"),
-            (" " * (_BAR - filled + 1), "text"),
-            (fit(stack_title(self.device, group.stack), max(1, cells - 37 - _BAR)), "text"),
+            (" " * (_BAR_CELLS - filled + 1), "text"),
+            (fit(stack_title(self.device, group.stack), max(1, cells - 37 - _BAR_CELLS)), "text"),
         )
 
     def _held(self, groups: list[StackGroup]) -> int:

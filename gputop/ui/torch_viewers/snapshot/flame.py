@@ -10,7 +10,7 @@ from gputop.torch_files.words import percent, size
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.torch_viewers.snapshot.state import TorchState
 
-_NARROW = 0.25  # cells: less is left out
+_LEAST_CELLS = 0.25  # cells: less is left out
 
 
 class _Box(NamedTuple):
@@ -72,7 +72,7 @@ class FlameGraph:
             scale = (box.right - box.left) / node.bytes if node.bytes else 0.0
             left = float(box.left)
             for child in node.sorted():
-                if child.bytes * scale < _NARROW:
+                if child.bytes * scale < _LEAST_CELLS:
                     break  # so are the rest
                 right = left + child.bytes * scale
                 if round(right) > round(left):

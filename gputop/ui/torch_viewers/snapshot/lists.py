@@ -9,8 +9,8 @@ from gputop.torch_files.snapshot.diff import Difference, difference
 from gputop.torch_files.snapshot.groups import stack_title
 from gputop.torch_files.snapshot.layout import SegmentUse, segment_uses
 from gputop.torch_files.snapshot.leaks import Leak, Steps, leaks, steps
+from gputop.torch_files.snapshot.memory_snapshot import INACTIVE, PENDING, DeviceSnapshot
 from gputop.torch_files.snapshot.oom import OutOfMemory, out_of_memory
-from gputop.torch_files.snapshot.snapshot import INACTIVE, PENDING, DeviceSnapshot
 from gputop.torch_files.snapshot.summary import counterpart
 from gputop.torch_files.words import percent, signed, size
 from gputop.ui.toolkit.cells import Line, Span, fit
@@ -21,7 +21,7 @@ from gputop.ui.torch_viewers.pane import ListPane
 from gputop.ui.torch_viewers.snapshot.pane import NO_TRACE, SnapshotPane, stack_lines
 from gputop.ui.torch_viewers.snapshot.state import TorchState
 
-_SPARK: Final = 24
+_SPARK_CELLS: Final = 24
 
 
 class LeaksPane(SnapshotPane, ListPane):
@@ -55,7 +55,7 @@ class LeaksPane(SnapshotPane, ListPane):
         return [(told, (words, "dim")), ((columns, "accent+b"),)]
 
     def _spark_cells(self, cells: int) -> int:
-        return _SPARK if cells >= 100 else _SPARK // 2
+        return _SPARK_CELLS if cells >= 100 else _SPARK_CELLS // 2
 
     def row(self, n: int, cells: int) -> Line:
         leak = self._leaks()[n]
@@ -133,8 +133,8 @@ class SegmentsPane(SnapshotPane, ListPane):
 
     def row(self, n: int, cells: int) -> Line:
         use, device, snapshot = self._uses()[n], self.device, self.state.snapshot
-        pool = snapshot.pool_words(device.segment_pool[use.segment])
-        stream = snapshot.stream_words(device.segment_stream[use.segment])
+        pool = snapshot.pool_label(device.segment_pool[use.segment])
+        stream = snapshot.stream_label(device.segment_stream[use.segment])
         facts = f" {percent(use.active, use.size):>6} {size(use.wasted):>8} {len(use.pins):>6,} "
         spans: list[Span] = [
             (f"{size(use.size):>8}", "title+b"),
@@ -249,7 +249,7 @@ class OomPane(SnapshotPane, ListPane):
             ]
         source = "as dumped right then" if told.exact else "rebuilt from the trace"
         facts = (
-            ("asked for", size(told.asked), f"stream {snapshot.stream_words(told.stream)}"),
+            ("asked for", size(told.asked), f"stream {snapshot.stream_label(told.stream)}"),
             ("device free", size(told.device_free), "left by the driver after torch gave back what it could"),
             ("reserved", size(told.reserved), "by this process's allocator"),
             ("held", size(told.live), "requested by living tensors"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gputop.torch_files.snapshot.overview import Totals, coverage_words, overview
+from gputop.torch_files.snapshot.overview import Totals, coverage_sentences, overview
 from gputop.torch_files.snapshot.summary import figures
 from gputop.torch_files.words import percent, size
 from gputop.ui.toolkit.cells import Line, Span, fit, width
@@ -33,7 +33,7 @@ class OverviewPane(SnapshotPane, TextPane):
                 ((fit("peak", 16), "dim"), (fit(size(peak), 9, right=True), "title+b"), (f"   {where}", "dim"))
             )
         lines += [(), self._title("Trace", cells)]
-        for words in coverage_words(device):
+        for words in coverage_sentences(device):
             lines += [((part, "text"),) for part in wrap(words, cells)]
         if device.ooms:
             sign = self.view.glyphs.warning
@@ -87,7 +87,7 @@ class OverviewPane(SnapshotPane, TextPane):
         lines: list[Line] = [((header, "dim"),)]
         for key, part in overview(self.device).pools.items():
             text = (
-                f"{fit(snapshot.pool_words(key.pool), 9)} {fit(snapshot.stream_words(key.stream), 13)} "
+                f"{fit(snapshot.pool_label(key.pool), 9)} {fit(snapshot.stream_label(key.stream), 13)} "
                 f"{'small' if key.small else 'large'}  {part.segments:>8,} {size(part.reserved):>8} "
                 f"{size(part.active):>8} {size(part.inactive):>8} {size(part.releasable):>10} "
                 f"{size(part.largest_free):>13}"

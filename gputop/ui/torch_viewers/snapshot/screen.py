@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from gputop.model import clean_text
 from gputop.torch_files.snapshot.groups import TERMS
-from gputop.torch_files.snapshot.snapshot import MemorySnapshot, UnreadableFile, open_snapshot
+from gputop.torch_files.snapshot.memory_snapshot import MemorySnapshot, UnreadableFile, open_snapshot
 from gputop.torch_files.words import size
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.frame import Hint

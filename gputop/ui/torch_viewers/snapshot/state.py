@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from gputop.torch_files.snapshot.groups import AllocationFilter, StackGroup, by_stack, parse_filter
-from gputop.torch_files.snapshot.snapshot import DeviceSnapshot, MemorySnapshot
+from gputop.torch_files.snapshot.memory_snapshot import DeviceSnapshot, MemorySnapshot
 from gputop.ui.view import View
 
 T = TypeVar("T")

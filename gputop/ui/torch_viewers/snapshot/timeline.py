@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from gputop.torch_files.snapshot.groups import stack_title
+from gputop.torch_files.snapshot.memory_snapshot import ACTIONS, OOM
 from gputop.torch_files.snapshot.phases import phases
-from gputop.torch_files.snapshot.snapshot import ACTIONS, OOM
 from gputop.torch_files.words import percent, size
 from gputop.ui.toolkit.cells import Line, Span, fit
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.torch_viewers.curve_pane import CurvePane
 from gputop.ui.torch_viewers.snapshot.pane import NO_TRACE, SnapshotPane
 
-_HELD = 5  # lines about what is held at the cursor, at most
+_HELD_LINES = 5  # lines about what is held at the cursor, at most
 
 
 class TimelinePane(SnapshotPane, CurvePane):
@@ -76,7 +76,7 @@ class TimelinePane(SnapshotPane, CurvePane):
         lines: list[Line] = [(), self._entry(cursor), tuple(spans)]
         if rows < 16:
             return lines
-        most = _HELD if rows >= 30 else 3
+        most = _HELD_LINES if rows >= 30 else 3
         key = state.groups_key(cursor)
         if not state.is_kept(*key):
             return [*lines, (("…", "faint"),), *[()] * most]
@@ -97,7 +97,7 @@ class TimelinePane(SnapshotPane, CurvePane):
         row = device.row_of(cursor)
         stack = device.row_stack[row] if row is not None else device.stack[cursor]
         before = device.seconds_between(cursor, device.last)
-        facts = f"  {size(device.size[cursor])}  stream {snapshot.stream_words(device.stream[cursor])}"
+        facts = f"  {size(device.size[cursor])}  stream {snapshot.stream_label(device.stream[cursor])}"
         if before is not None:
             facts += f"  {before:.3f} s before the dump"
         note = snapshot.notes[device.note[cursor]] or " › ".join(phases(device).at(device.time[cursor]))

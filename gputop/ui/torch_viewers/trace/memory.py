@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from gputop.model import clean_text
-from gputop.torch_files.trace.curve import MemoryCurve
+from gputop.torch_files.trace.memory_curve import MemoryCurve
 from gputop.torch_files.words import signed, size
 from gputop.ui.toolkit.cells import Line, fit
 from gputop.ui.toolkit.frame import Hint
@@ -13,8 +13,8 @@ from gputop.ui.torch_viewers.curve_pane import CurvePane
 from gputop.ui.torch_viewers.trace.overview import NO_MEMORY
 from gputop.ui.torch_viewers.trace.state import TraceState
 
-_HELD = 6  # lines about what is held at the cursor, at most
-_OPEN = 6  # about what ran
+_HELD_LINES = 6  # lines about what is held at the cursor, at most
+_OPEN_LINES = 6  # about what ran
 
 
 class TraceMemoryPane(CurvePane):
@@ -92,13 +92,13 @@ class TraceMemoryPane(CurvePane):
         if rows < 20:
             words = " › ".join(running[-3:]) or "no op of its thread"
             return [*lines, ((fit(clean_text(words, 2000), cells), "accent"),)]
-        most = _OPEN if rows >= 30 else 3
+        most = _OPEN_LINES if rows >= 30 else 3
         lines.append((("Running then, the innermost first" if running else "No op of its thread ran then", "dim"),))
         shown = running[::-1][:most]
         lines += [((fit(f"  {clean_text(name, 500)}", cells), "title" if not n else "text"),)
                   for n, name in enumerate(shown)]  # fmt: skip
         lines += [()] * (most - len(shown))
-        return [*lines, *self._held(cells, _HELD if rows >= 30 else 3)]
+        return [*lines, *self._held(cells, _HELD_LINES if rows >= 30 else 3)]
 
     def _held(self, cells: int, most: int) -> list[Line]:
         held = self.state.held()

@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 from gputop.model import clean_text
 from gputop.torch_files.trace.callers import FUNCTION
-from gputop.torch_files.trace.reader import PYTHON
-from gputop.torch_files.trace.table import OpRow
+from gputop.torch_files.trace.events import PYTHON
+from gputop.torch_files.trace.op_table import OpRow
 from gputop.torch_files.words import size
 from gputop.ui.toolkit.cells import Line, Span, fit
 from gputop.ui.toolkit.frame import Hint
@@ -16,7 +16,7 @@ from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.torch_viewers.pane import ListPane
 from gputop.ui.torch_viewers.trace.state import STACKS, TraceState
 
-_LEAST_NAME: Final = 24  # cells
+_LEAST_NAME_CELLS: Final = 24
 
 
 class OpColumn(NamedTuple):
@@ -120,7 +120,7 @@ class OpsPane(ListPane):
 
     def _shown_columns(self, cells: int) -> list[OpColumn]:
         """As many as leave room for the names, the sorted one among them."""
-        room = cells - 2 - max(_LEAST_NAME, cells * 2 // 5)
+        room = cells - 2 - max(_LEAST_NAME_CELLS, cells * 2 // 5)
         chosen = [column for column in self.columns if column.field == self.state.column]
         room -= sum(column.width + 1 for column in chosen)
         kept = set(chosen)
@@ -148,7 +148,7 @@ class OpsPane(ListPane):
             name += f"  from {clean_text(row.stack[0], 300)}"
         spans: list[Span] = [(fit(name, self._name_cells(cells + 2, shown)), style)]
         for column in shown:
-            figure = fit(figure_words(row, column.field), column.width, right=True) + " "
+            figure = fit(figure_text(row, column.field), column.width, right=True) + " "
             style = "title+b" if column.field == self.state.column else "text"
             spans.append((figure, style if getattr(row, column.field) else "faint"))
         return tuple(spans)
@@ -183,7 +183,7 @@ class OpsPane(ListPane):
         self.state.compute_rows()
 
 
-def figure_words(row: OpRow, field: str) -> str:
+def figure_text(row: OpRow, field: str) -> str:
     value = getattr(row, field)
     if field == "calls":
         return f"{value:,}"

@@ -9,8 +9,8 @@ from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.torch_viewers.pane import TextPane
 from gputop.ui.torch_viewers.trace.state import TraceState
 
-_LABEL = 14
-_HELD = 4  # lines about what was held at a peak
+_LABEL_CELLS = 14
+_HELD_LINES = 4  # lines about what was held at a peak
 NO_MEMORY = "No memory events are in it: record with profile(profile_memory=True, record_shapes=True)."
 
 
@@ -44,10 +44,10 @@ class TraceOverviewPane(TextPane):
             running = clean_text(" › ".join(running_then[-4:]), 2000)
             if running:
                 lines += self._field("running then", running, cells)
-            for n, held in enumerate(held_then[:_HELD]):
+            for n, held in enumerate(held_then[:_HELD_LINES]):
                 op = f"{held.op or 'no op'}  {held.where}"
                 words = f"{size(held.bytes):>8} {held.blocks:>6,}× {clean_text(op, 500)}"
-                lines.append(((fit("" if n else "held then by", _LABEL), "dim"), (words, "text")))
+                lines.append(((fit("" if n else "held then by", _LABEL_CELLS), "dim"), (words, "text")))
             words = (
                 f"{curve.allocations:,} allocations {size(curve.allocated_bytes)}, {curve.frees:,} frees "
                 f"{size(curve.freed_bytes)}; {size(curve.never_freed)} allocated here and never freed here"
@@ -57,5 +57,5 @@ class TraceOverviewPane(TextPane):
         return [*lines, *[((part, "text"),) for part in wrap(self.state.peaks.adds_up, cells)]]
 
     def _field(self, name: str, words: str, cells: int, style: str = "text") -> list[Line]:
-        parts = wrap(words, max(10, cells - _LABEL))
-        return [((fit("" if n else name, _LABEL), "dim"), (part, style)) for n, part in enumerate(parts)]
+        parts = wrap(words, max(10, cells - _LABEL_CELLS))
+        return [((fit("" if n else name, _LABEL_CELLS), "dim"), (part, style)) for n, part in enumerate(parts)]

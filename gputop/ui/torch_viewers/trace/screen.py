@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from gputop.model import clean_text
-from gputop.torch_files.trace.file import UnreadableTrace
-from gputop.torch_files.trace.timeline import MemoryTimeline
-from gputop.torch_files.trace.trace import open_profile
+from gputop.torch_files.trace.memory_timeline import MemoryTimeline
+from gputop.torch_files.trace.profiler_file import UnreadableTrace
+from gputop.torch_files.trace.profiler_trace import open_profile
 from gputop.torch_files.words import size
 from gputop.ui.toolkit.background import in_background
 from gputop.ui.toolkit.cells import Line, Span, fit, width

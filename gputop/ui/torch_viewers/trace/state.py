@@ -6,9 +6,9 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 from gputop.torch_files.trace.callers import FUNCTION
-from gputop.torch_files.trace.curve import MemoryCurve
-from gputop.torch_files.trace.table import OpRow
-from gputop.torch_files.trace.trace import Held, Trace
+from gputop.torch_files.trace.memory_curve import MemoryCurve
+from gputop.torch_files.trace.op_table import OpRow
+from gputop.torch_files.trace.profiler_trace import Held, ProfilerTrace
 from gputop.ui.view import View
 
 Background = Callable[[Callable[[], Any], Callable[[Any], None]], None]
@@ -24,11 +24,11 @@ class Peaks:
 
     Raises UnreadableTrace where the figures do not add up."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: ProfilerTrace) -> None:
         self.trace = trace
         self.rows = trace.rows(python=False)
         self.of = [(trace.running(c, c.peak.event), trace.held(c, c.peak.event)) for c in trace.curves]
-        self.adds_up = trace.reconciliation(python=False).words() if trace.curves else ""
+        self.adds_up = trace.reconciliation(python=False).sentence() if trace.curves else ""
 
 
 class TraceState:

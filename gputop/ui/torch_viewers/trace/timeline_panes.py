@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from gputop.torch_files.trace.timeline import CATEGORIES, MemoryTimeline
+from gputop.torch_files.trace.memory_timeline import CATEGORIES, MemoryTimeline
 from gputop.torch_files.words import percent, size
 from gputop.ui.toolkit.cells import Line, fit
 from gputop.ui.torch_viewers.curve_pane import CurvePane
 from gputop.ui.view import View
 
-_NAME = 18
-_BAR = 24
+_NAME_CELLS = 18
+_BAR_CELLS = 24
 
 
 class CategoriesPane(CurvePane):
@@ -63,7 +63,7 @@ class CategoriesPane(CurvePane):
         ]
         held = sorted(((column[at], name) for name, column in zip(CATEGORIES, timeline.by_category, strict=True)))
         for bytes_, name in held[::-1][: len(held) if rows >= 17 else max(2, rows // 3)]:
-            bar = glyphs.full * max(0, round(_BAR * bytes_ / total)) if total > 0 else ""
+            bar = glyphs.full * max(0, round(_BAR_CELLS * bytes_ / total)) if total > 0 else ""
             words = f"{size(bytes_):>9} {percent(bytes_, total):>7} "
-            lines.append(((fit(f"  {name}", _NAME), "text"), (words, "title+b"), (bar, "g0")))
+            lines.append(((fit(f"  {name}", _NAME_CELLS), "text"), (words, "title+b"), (bar, "g0")))
         return lines

@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Final
 
 from gputop.torch_files.maxima import first, levels, most
-from gputop.torch_files.trace.file import ProfilerFile, Progress, UnreadableTrace
+from gputop.torch_files.trace.profiler_file import ProfilerFile, Progress, UnreadableTrace
 
 CATEGORIES: Final = (
     "parameters", "optimizer state", "inputs", "temporaries", "activations", "gradients", "autograd detail", "unknown",
 )  # fmt: skip
 _PREEXISTING, _CREATE, _NEW_VERSION, _DESTROY = 1, 2, 3, 4
 _BEFORE: Final = -1  # when what was there before the first moment came
-_MAX_LIST: Final = 1 << 29  # characters of one list: the times of 30 million moments
+_MAX_LIST_CHARACTERS: Final = 1 << 29  # characters of one list: the times of 30 million moments
 _MOST: Final = 1 << 62
 
 
@@ -97,7 +97,7 @@ def _lists(file: ProfilerFile, told: Callable[[], None]) -> Iterator[list[int]]:
     while data := file.read():
         told()
         *whole, rest = (rest + data.decode("utf-8", "replace")).split("]")
-        if len(rest) > _MAX_LIST:
+        if len(rest) > _MAX_LIST_CHARACTERS:
             raise ValueError("a list longer than any")
         for text in whole:
             numbers = text.rpartition("[")[2] if "[" in text else ""

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gputop.torch_files.trace.callers import ENGINE, is_users
-from gputop.torch_files.trace.curve import MemoryCurve
-from gputop.torch_files.trace.file import ProfilerFile, Progress, UnreadableTrace
-from gputop.torch_files.trace.reader import ANNOTATION, CPU, DEVICE, PYTHON, TraceEvents, read
-from gputop.torch_files.trace.table import OpRow, OpTree
-from gputop.torch_files.trace.timeline import MemoryTimeline, is_timeline, read_timeline
+from gputop.torch_files.trace.events import ANNOTATION, CPU, DEVICE, PYTHON, TraceEvents
+from gputop.torch_files.trace.memory_curve import MemoryCurve
+from gputop.torch_files.trace.memory_timeline import MemoryTimeline, is_timeline, read_timeline
+from gputop.torch_files.trace.op_table import OpRow, OpTree
+from gputop.torch_files.trace.profiler_file import ProfilerFile, Progress, UnreadableTrace
+from gputop.torch_files.trace.reader import read
 
 _BEYOND: Final = "damaged: its figures sum up to more than 63 bits"
 
@@ -33,7 +34,7 @@ class Held(NamedTuple):
 
 
 @dataclass
-class Trace:
+class ProfilerTrace:
     """What one file tells."""
 
     path: Path
@@ -43,7 +44,7 @@ class Trace:
     _tables: dict[tuple[bool, int, bool], list[OpRow]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, path: Path, events: TraceEvents) -> Trace:
+    def of(cls, path: Path, events: TraceEvents) -> ProfilerTrace:
         """Raises UnreadableTrace."""
         trace = cls(path, events)
         try:
@@ -147,7 +148,7 @@ class Reconciliation(NamedTuple):
     thread_sum: int
     outside: int
 
-    def words(self) -> str:
+    def sentence(self) -> str:
         """One line."""
         from gputop.torch_files.words import size
 
@@ -160,18 +161,18 @@ class Reconciliation(NamedTuple):
         return said
 
 
-def open_profile(path: Path, progress: Progress | None = None) -> Trace | MemoryTimeline:
+def open_profile(path: Path, progress: Progress | None = None) -> ProfilerTrace | MemoryTimeline:
     """What ``export_chrome_trace()`` or ``export_memory_timeline()`` wrote. Raises UnreadableTrace in one sentence."""
     try:
         with ProfilerFile(path) as file:
             if is_timeline(file.head()):
                 return read_timeline(path, file, progress)
-            return Trace.of(path, read(file, progress))
+            return ProfilerTrace.of(path, read(file, progress))
     except OSError as error:
         raise UnreadableTrace(error.strerror or str(error)) from None
 
 
-def open_trace(path: Path, progress: Progress | None = None) -> Trace:
+def open_trace(path: Path, progress: Progress | None = None) -> ProfilerTrace:
     """The same where it must be a trace."""
     profile = open_profile(path, progress)
     if isinstance(profile, MemoryTimeline):

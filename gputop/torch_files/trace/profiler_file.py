@@ -10,8 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-CHUNK: Final = 1 << 21  # bytes
-_PIECE: Final = 1 << 16  # bytes that are unpacked at once
+CHUNK_BYTES: Final = 1 << 21  # bytes
+_PIECE_BYTES: Final = 1 << 16  # bytes that are unpacked at once
 _GZIP: Final = b"\x1f\x8b"
 
 Progress = Callable[[float], None]
@@ -34,7 +34,7 @@ class ProfilerFile:
             raise UnreadableTrace("it is not an ordinary file")
         self.problem: str | None = None
         self._size = facts.st_size
-        self._rest = self._file.read(CHUNK)  # read, and not given out yet
+        self._rest = self._file.read(CHUNK_BYTES)  # read, and not given out yet
         self._inflate = zlib.decompressobj(31) if self._rest.startswith(_GZIP) else None
         self._first: bytes | None = None
 
@@ -64,7 +64,7 @@ class ProfilerFile:
 
     def _next(self) -> bytes:
         while self.problem is None:
-            data, self._rest = self._rest or self._file.read(CHUNK), b""
+            data, self._rest = self._rest or self._file.read(CHUNK_BYTES), b""
             if self._inflate is None:
                 return data
             if self._inflate.eof:  # another member may follow
@@ -88,8 +88,8 @@ class ProfilerFile:
         assert self._inflate is not None
         found = bytearray()
         try:
-            while data and not self._inflate.eof and len(found) < CHUNK:
-                found += self._inflate.decompress(data, _PIECE)
+            while data and not self._inflate.eof and len(found) < CHUNK_BYTES:
+                found += self._inflate.decompress(data, _PIECE_BYTES)
                 data = self._inflate.unconsumed_tail
             self._rest = data or self._inflate.unused_data
         except zlib.error:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gputop.torch_files.trace.callers import Callers, main_thread
-from gputop.torch_files.trace.reader import ANNOTATION, CPU, DEVICE, DEVICE_ANNOTATION, MEMORY, PYTHON, TraceEvents
+from gputop.torch_files.trace.events import ANNOTATION, CPU, DEVICE, DEVICE_ANNOTATION, MEMORY, PYTHON, TraceEvents
 
 #: What a table can be sorted by; torch's names, also those before 2.4.
 COLUMNS: Final = {

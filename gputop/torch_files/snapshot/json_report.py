@@ -7,9 +7,9 @@ from typing import Any
 
 from gputop.torch_files.snapshot.groups import AllocationFilter, by_stack
 from gputop.torch_files.snapshot.leaks import leaks, steps
+from gputop.torch_files.snapshot.memory_snapshot import DeviceSnapshot, MemorySnapshot
 from gputop.torch_files.snapshot.oom import out_of_memory
 from gputop.torch_files.snapshot.overview import coverage, overview
-from gputop.torch_files.snapshot.snapshot import DeviceSnapshot, MemorySnapshot
 
 SCHEMA = 1
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from gputop.torch_files.maxima import first, levels, most
-from gputop.torch_files.trace.reader import TraceEvents
+from gputop.torch_files.trace.events import TraceEvents
 
 _TYPES: Final = {0: "CPU", 1: "CUDA", 5: "CPU (MKLDNN)", 6: "HIP", 8: "CPU (IDEEP)", 12: "XPU", 13: "MPS", 20: "device"}
 

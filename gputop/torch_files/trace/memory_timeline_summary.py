@@ -8,7 +8,7 @@ from typing import Any
 
 from gputop.model import clean_text
 from gputop.text import left, right
-from gputop.torch_files.trace.timeline import CATEGORIES, MemoryTimeline
+from gputop.torch_files.trace.memory_timeline import CATEGORIES, MemoryTimeline
 from gputop.torch_files.words import percent, size
 
 

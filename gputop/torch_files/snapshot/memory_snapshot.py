@@ -1,7 +1,7 @@
 """A memory snapshot of PyTorch's caching allocator: ``torch.cuda.memory._dump_snapshot()`` and its relatives.
 
 :func:`open_snapshot` reads a file without running anything of it (safe_pickle.py) and gives a
-:class:`MemorySnapshot` of mapped columns; the analyses beside this module (snapshot_overview.py, …) work on these.
+:class:`MemorySnapshot` of mapped columns; the analyses beside this module (overview.py, …) work on these.
 
 Moments are entries of a device's trace: moment *n* is after entry *n*, -1 before the first, ``last`` after the last
 (the dump). Bytes are bytes asked for ("requested") unless a name says otherwise: a trace knows no others.
@@ -21,10 +21,10 @@ from gputop.torch_files import columns
 from gputop.torch_files.columns import Column
 from gputop.torch_files.maxima import first, most
 from gputop.torch_files.safe_pickle import Progress, UnreadableFile, digest
-from gputop.torch_files.snapshot.forms import HOST
 from gputop.torch_files.snapshot.frames import Frames
 from gputop.torch_files.snapshot.reader import ALLOCATED, INACTIVE, PENDING
 from gputop.torch_files.snapshot.replay import ACTIONS, ALLOC, FREE_COMPLETED, FREE_REQUESTED, OOM, held_at
+from gputop.torch_files.snapshot.schema import HOST
 
 __all__ = [
     "ACTIONS",
@@ -103,11 +103,11 @@ class MemorySnapshot:
         said = self.settings.get("expandable_segments")
         return bool(said) if isinstance(said, bool | int) else None
 
-    def stream_words(self, number: int) -> str:
+    def stream_label(self, number: int) -> str:
         value = self.streams[number]
         return "default" if value == 0 else f"{value:#x}" if value > 255 else str(value)
 
-    def pool_words(self, number: int) -> str:
+    def pool_label(self, number: int) -> str:
         pool = self.pools[number]
         return "unknown" if pool is None else "default" if pool == (0, 0) else f"{pool[0]},{pool[1]}"
 
