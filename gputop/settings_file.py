@@ -1,7 +1,7 @@
 """The file the settings are kept in: TOML, with the fields of :class:`~gputop.settings.Settings` as keys.
 
 Only what a user changed is written, key by key: what the command line asked for is not saved by accident, and two
-dashboards, or an older and a newer version, do not undo each other's keys. Comments do not survive.
+dashboards, or an older and a newer version, do not undo each other's keys. Comments, order and layout survive.
 """
 
 from __future__ import annotations
@@ -65,51 +65,79 @@ def save(settings: Settings, path: Path, names: Collection[str] = NAMES, overwri
     a file is moved aside first.
     """
     target = Path(os.path.realpath(path))
-    words = f"Saved in {locations.short(path)}"
+    message = f"Saved in {locations.short(path)}"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with _locked(target.parent):
             try:
-                stored = _read(path)
+                text = _text(path)
+                stored = _parsed(path, text)
             except SettingsError as error:
                 if not (overwrite and target.is_file()):
                     raise SettingsError(f"Not saved: {error}") from None
                 aside = target.with_name(f"{target.name}.broken-{time.strftime('%Y%m%dT%H%M%S')}")
                 os.rename(target, aside)
-                words += f"; the broken file is now {aside.name}"
-                stored = {}
+                message += f"; the broken file is now {aside.name}"
+                text, stored = "", {}
+            changes: dict[str, Any] = {}  # None: the key goes
             for name in names:
-                later = _split(name, stored.pop(name, None))[1]
-                if (value := getattr(settings, name)) != getattr(DEFAULTS, name) or later:
-                    stored[name] = _stored(name, value, later)
-            _replace(target, stored)
+                before = stored.get(name)
+                later = _split(name, before)[1]
+                changed = (value := getattr(settings, name)) != getattr(DEFAULTS, name) or later
+                after = _stored(name, value, later) if changed else None
+                if after != before:
+                    changes[name] = after
+            _replace(target, _edited(text, changes))
     except OSError as error:
         raise SettingsError(f"Not saved: {locations.short(path)}: {error.strerror or error}") from None
-    return words
+    return message
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """What the file holds; nothing where there is none. Raises SettingsError in words."""
+    """What the file holds; nothing where there is none. Raises SettingsError."""
+    return _parsed(path, _text(path))
+
+
+def _text(path: Path) -> str:
+    """The file as it is; nothing where there is none. Raises SettingsError."""
     where = locations.short(path)
     try:
         mode = path.stat().st_mode
         if stat.S_ISCHR(mode) and os.path.realpath(path) == os.devnull:
-            return {}
+            return ""
         if not stat.S_ISREG(mode):  # a FIFO would hang, a device might never end
             raise SettingsError(f"{where} is not a regular file")
-        content = path.read_bytes()
+        return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
-        return {}
+        return ""
     except OSError as error:
         raise SettingsError(f"{where} cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{where} is not UTF-8") from None
+
+
+def _parsed(path: Path, text: str) -> dict[str, Any]:
+    if not text:
+        return {}
     import tomllib  # late: most people have no settings file
 
     try:
-        return tomllib.loads(content.decode("utf-8-sig"))
-    except UnicodeDecodeError:
-        raise SettingsError(f"{where} is not UTF-8") from None
+        return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
-        raise SettingsError(f"{where} is not TOML: {clean_text(str(error), 200)}") from None
+        raise SettingsError(f"{locations.short(path)} is not TOML: {clean_text(str(error), 200)}") from None
+
+
+def _edited(text: str, changes: Mapping[str, Any]) -> str:
+    """*text* with these keys set, or taken out where None; everything else in it stays to the letter."""
+    import tomlkit
+
+    document = tomlkit.parse(text)
+    for name, value in changes.items():
+        if value is None:
+            document.remove(name)
+        else:
+            document[name] = value
+    return document.as_string()
 
 
 def _split(name: str, value: Any) -> tuple[Any, list[str]]:
@@ -168,11 +196,9 @@ def _locked(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _replace(target: Path, content: Mapping[str, Any]) -> None:
+def _replace(target: Path, content: str) -> None:
     """Write *content* to a new file beside *target*, then put it in its place."""
     import tempfile
-
-    import tomli_w
 
     try:
         old = target.stat()
@@ -183,7 +209,7 @@ def _replace(target: Path, content: Mapping[str, Any]) -> None:
     descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)  # has mode 0600
     try:
         with open(descriptor, "wb") as file:
-            tomli_w.dump(content, file)
+            file.write(content.encode())
             file.flush()
             if old is not None:
                 os.fchmod(descriptor, stat.S_IMODE(old.st_mode))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gputop.doctor import Check
 
 #: The distributions gputop runs on, as pyproject.toml names them.
-NEEDED = ("nvidia-ml-py", "textual", "plotext", "psutil", "platformdirs", "tomli-w")
+NEEDED = ("nvidia-ml-py", "textual", "plotext", "psutil", "platformdirs", "tomlkit")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

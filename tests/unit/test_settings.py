@@ -310,3 +310,42 @@ def test_every_setting_says_what_it_is() -> None:
 
 def test_the_default_columns_and_the_default_sort_are_columns() -> None:
     assert set(DEFAULTS.columns) <= set(COLUMNS) and DEFAULTS.sort in COLUMNS
+
+
+def test_comments_order_and_layout_of_the_file_survive_a_save(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    mine = """# what our group agreed on
+theme = "nord"   # easier on the eye
+
+# twice a second
+refresh = "500ms" # see the wiki
+columns = [
+    "gpu",   # first
+    "pid",
+    "user",
+]
+unknown_to_us = 1 # of a later version
+
+[[alarms]] # the pager
+when = "memory > 90%"
+"""
+    path.write_text(mine)
+    settings, problems = load(path)
+    assert settings.refresh == 0.5 and len(problems) == 1
+    save(settings.changed(refresh=0.25), path, ["refresh"])
+    assert path.read_text() == mine.replace('"500ms"', '"250ms"')
+    save(settings.changed(refresh=DEFAULTS.refresh), path, ["refresh"])
+    assert path.read_text() == mine.replace('refresh = "500ms" # see the wiki\n', "")
+    save(settings.changed(tree=True), path, ["tree"])
+    assert "# the pager" in path.read_text() and load(path)[0].tree, "a key set anew goes before the tables"
+
+
+@given(settings=valid_settings)
+def test_what_is_saved_into_a_file_with_comments_is_what_is_loaded(
+    settings: Settings, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("s") / "settings.toml"
+    path.write_text('# top\nsort = "pid" # mine\n\n[[alarms]]\nwhen = "memory > 1%"\n')
+    save(settings, path)
+    assert load(path) == (settings, ())
+    assert path.read_text().startswith("# top\n")
