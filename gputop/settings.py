@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from gputop import units
 from gputop.model import clean_text
+from gputop.model.chart_metrics import CHART_METRICS
 
 REFRESH_MIN: Final = 0.1
 REFRESH_MAX: Final = 60.0
@@ -37,18 +38,6 @@ COLUMNS: Final = (
     "age",
     "where",
     "command",
-)
-#: What a history chart can show.
-METRICS: Final = (
-    "memory",
-    "utilization",
-    "sm_active",
-    "memory_bandwidth",
-    "power",
-    "temperature",
-    "pcie_rx",
-    "pcie_tx",
-    "clock_sm",
 )
 #: Seconds a history chart can span.
 CHART_WINDOWS: Final = (60, 300, 600, 1800, 3600)
@@ -235,7 +224,7 @@ class Settings:
     exited_minutes: int = _setting(5, _whole(0, 1440), "minutes for which processes that exited stay in the table")
     kill_grace: int = _setting(10, _whole(1, 600), "seconds between SIGTERM and SIGKILL where both are chosen")
 
-    chart_metrics: tuple[str, ...] = _setting(("memory",), _some_of(*METRICS), "what the history chart shows")
+    chart_metrics: tuple[str, ...] = _setting(("memory",), _some_of(*CHART_METRICS), "what the history chart shows")
     chart_window: int = _setting(600, _one_of(*CHART_WINDOWS), "seconds the history chart spans")
     chart_newest_right: bool = _setting(True, _switch, "newest values at the right end of the history chart")
 

@@ -17,7 +17,8 @@ from typing import Any, Final
 
 from gputop import locations
 from gputop.model import clean_text
-from gputop.settings import COLUMNS, DEFAULTS, METRICS, NAMES, Settings, check
+from gputop.model.chart_metrics import CHART_METRICS
+from gputop.settings import COLUMNS, DEFAULTS, NAMES, Settings, check
 
 _LOCK_WAIT: Final = 2.0  # seconds; a lock that is not had by then is done without
 
@@ -142,7 +143,7 @@ def _edited(text: str, changes: Mapping[str, Any]) -> str:
 
 def _split(name: str, value: Any) -> tuple[Any, list[str]]:
     """A stored list of columns or metrics without, and only, those that a later version must have written."""
-    allowed = {"columns": COLUMNS, "chart_metrics": METRICS}.get(name)
+    allowed = {"columns": COLUMNS, "chart_metrics": CHART_METRICS}.get(name)
     if allowed is None or not isinstance(value, list):
         return value, []
     later = [entry for entry in value if isinstance(entry, str) and entry not in allowed]

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from gputop.model import Gpu, Snapshot
+from gputop.model.chart_metrics import CHART_METRICS
 
 NAN: Final = math.nan
 
@@ -22,32 +23,6 @@ def _memory_percent(gpu: Gpu) -> float | None:
         return None
     return 100 * gpu.memory_used_bytes / gpu.memory_total_bytes
 
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """A quantity that has a history. *unit* is what the axis says; *top* the axis' fixed end, None where it adapts."""
-
-    id: str
-    words: str
-    unit: str
-    top: float | None
-    of: Callable[[Gpu], float | None]
-
-
-METRICS: Final[dict[str, Metric]] = {
-    metric.id: metric
-    for metric in (
-        Metric("memory", "memory used", "B", None, lambda gpu: gpu.memory_used_bytes),
-        Metric("utilization", "GPU utilization", "%", 100, lambda gpu: gpu.utilization_gpu_percent),
-        Metric("sm_active", "SM active", "%", 100, lambda gpu: gpu.sm_active_percent),
-        Metric("memory_bandwidth", "memory controller busy", "%", 100, lambda gpu: gpu.utilization_memory_percent),
-        Metric("power", "power", "W", None, lambda gpu: gpu.power_watts),
-        Metric("temperature", "temperature", "°C", None, lambda gpu: gpu.temperature_celsius),
-        Metric("pcie_rx", "PCIe to the GPU", "B/s", None, lambda gpu: gpu.pcie_rx_bytes_per_second),
-        Metric("pcie_tx", "PCIe from the GPU", "B/s", None, lambda gpu: gpu.pcie_tx_bytes_per_second),
-        Metric("clock_sm", "SM clock", "MHz", None, lambda gpu: gpu.clock_sm_mhz),
-    )
-}
 
 SAMPLES: Final = 1200  # 10 minutes at 500 ms
 COARSE_SECONDS: Final = 5.0
@@ -63,7 +38,7 @@ class Series:
         self.size = size
         self.count = 0  # ever written
         self.times = array("d", bytes(8 * size))
-        self.values = {id_: array("d", [NAN]) * size for id_ in METRICS}
+        self.values = {id_: array("d", [NAN]) * size for id_ in CHART_METRICS}
 
     def put(self, at: float, sample: dict[str, float]) -> None:
         position = self.count % self.size
@@ -154,7 +129,7 @@ class Track:
 
     def put(self, gpu: Gpu, at: float, interval: float) -> None:
         sample = {}
-        for id_, metric in METRICS.items():
+        for id_, metric in CHART_METRICS.items():
             value = metric.of(gpu)
             sample[id_] = NAN if value is None else float(value)
         self.fine.put(at, sample)

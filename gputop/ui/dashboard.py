@@ -11,8 +11,8 @@ from textual.binding import Binding
 
 from gputop import units
 from gputop.model import Snapshot
+from gputop.model.chart_metrics import CHART_METRICS
 from gputop.model.selection import only
-from gputop.settings import METRICS
 from gputop.ui.footer import Footer
 from gputop.ui.gpus.area import GpuArea
 from gputop.ui.gpus.detail_history import DetailHistory
@@ -303,13 +303,13 @@ class Dashboard(FindingsScreen):
 
     def action_chart(self) -> None:
         """Off, or the next metric that some GPU tells."""
-        settings = self.gputop.settings
+        settings, metrics = self.gputop.settings, tuple(CHART_METRICS)
         if not settings.show_chart:
-            self._for_now(show_chart=True, chart_metrics=METRICS[:1])
+            self._for_now(show_chart=True, chart_metrics=metrics[:1])
         else:
-            at = METRICS.index(settings.chart_metrics[0]) + 1
-            if at < len(METRICS):
-                self._for_now(chart_metrics=(METRICS[at],))
+            at = metrics.index(settings.chart_metrics[0]) + 1
+            if at < len(metrics):
+                self._for_now(chart_metrics=(metrics[at],))
             else:
                 self._for_now(show_chart=False)
         if self.gputop.settings.show_chart and self._plan is not None and not self._plan[1].chart:

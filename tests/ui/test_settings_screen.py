@@ -9,7 +9,8 @@ import pytest
 
 from gputop import units
 from gputop.model import clean_text, replace
-from gputop.settings import DEFAULTS, METRICS, Settings, Thresholds
+from gputop.model.chart_metrics import CHART_METRICS
+from gputop.settings import DEFAULTS, Settings, Thresholds
 from gputop.ui.settings.screen import SettingsScreen
 from gputop.ui.toolkit.glyphs import ASCII, UNICODE
 from tests.ui.screens import TORN_KEYS, flat, showing, strike
@@ -140,7 +141,7 @@ async def test_metrics_keep_their_order() -> None:
             go_to(app.over, "chart_metrics", label)
             await pilot.press("space")
     assert desk.settings.chart_metrics == ("memory", "utilization", "clock_sm")
-    assert [m for m in METRICS if m in desk.settings.chart_metrics] == list(desk.settings.chart_metrics)
+    assert [m for m in CHART_METRICS if m in desk.settings.chart_metrics] == list(desk.settings.chart_metrics)
 
 
 async def test_gpus_are_kept_by_uuid_and_all_of_them_is_no_choice() -> None:

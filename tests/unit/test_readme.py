@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gputop.settings import CHART_WINDOWS, COLUMNS, DEFAULTS, METRICS, NAMES, help_of
+from gputop.model.chart_metrics import CHART_METRICS
+from gputop.settings import CHART_WINDOWS, COLUMNS, DEFAULTS, NAMES, help_of
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
@@ -36,7 +37,7 @@ def test_every_setting_is_told_with_its_default(name: str) -> None:
 
 def test_every_column_metric_and_window_is_told() -> None:
     words = set(re.findall(r"[\w]+", README))
-    assert {*COLUMNS, *METRICS, *map(str, CHART_WINDOWS)} <= words
+    assert {*COLUMNS, *CHART_METRICS, *map(str, CHART_WINDOWS)} <= words
 
 
 def test_every_option_is_told() -> None:

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.settings import CHART_WINDOWS, COLUMNS, DEFAULTS, METRICS, NAMES, Settings, Thresholds, help_of
+from gputop.model.chart_metrics import CHART_METRICS
+from gputop.settings import CHART_WINDOWS, COLUMNS, DEFAULTS, NAMES, Settings, Thresholds, help_of
 from gputop.settings_file import SettingsError, load, save
 
 
@@ -53,7 +54,7 @@ valid_settings = st.builds(
     sort=st.sampled_from(COLUMNS),
     sort_reverse=st.booleans(),
     tree=st.booleans(),
-    chart_metrics=some_of(METRICS),
+    chart_metrics=some_of(tuple(CHART_METRICS)),
     chart_window=st.sampled_from(CHART_WINDOWS),
     chart_newest_right=st.booleans(),
     threshold_memory=rising(100),

@@ -15,7 +15,8 @@ from textual.message import Message
 
 from gputop import units
 from gputop.model import Gpu, Snapshot
-from gputop.sampling.history import METRICS, History
+from gputop.model.chart_metrics import CHART_METRICS
+from gputop.sampling.history import History
 from gputop.sampling.journal import Journal
 from gputop.ui.chart.builder import ChartBuilder, ChartRequest, Picture
 from gputop.ui.chart.events import with_events
@@ -254,7 +255,7 @@ def _side_by_side(places: tuple[PanePosition, ...], blocks: list[tuple[Line, ...
 def _title(metric: str, snapshot: Snapshot, view: View, dropped: int) -> str:
     window = view.settings.chart_window
     span = f"{window // 3600} h" if window % 3600 == 0 else f"{window // 60} min"
-    parts = [METRICS[metric].words, *(["all GPUs"] if len(snapshot.gpus) > 1 else []), f"last {span}"]
+    parts = [CHART_METRICS[metric].label, *(["all GPUs"] if len(snapshot.gpus) > 1 else []), f"last {span}"]
     if dropped:
         parts.append(f"{dropped} more {'metric needs' if dropped == 1 else 'metrics need'} more room")
     return f" {view.glyphs.bullet} ".join(parts)
@@ -299,9 +300,9 @@ def _legends(metric: str, gpus: tuple[Gpu, ...], view: View) -> Iterator[tuple[S
 
 def _value(metric: str, gpu: Gpu, view: View) -> str:
     """What the GPU's value is now, in a fixed number of cells."""
-    kind = METRICS[metric].unit
+    kind = CHART_METRICS[metric].unit
     known = not (gpu.late or gpu.asleep or gpu.error is not None)
-    value = METRICS[metric].of(gpu) if known else None
+    value = CHART_METRICS[metric].of(gpu) if known else None
     if value is None:
         text = view.glyphs.unknown
     elif kind == "B":

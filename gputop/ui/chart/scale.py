@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gputop import units
-from gputop.sampling.history import METRICS
+from gputop.model.chart_metrics import CHART_METRICS
 
 _TOPS: Final = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 _STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
@@ -45,7 +45,7 @@ class _Unit:
 
 
 def _unit(metric: str, top: float, memory_unit: str, temperature_unit: str) -> _Unit:
-    kind = METRICS[metric].unit
+    kind = CHART_METRICS[metric].unit
     if kind == "B":
         if memory_unit == "MiB":
             return _Unit(" MiB", 1 / units.MIB)
@@ -74,10 +74,10 @@ def axis_top(
     """Where the axis of *metric* ends: 100 for percent, *full* (the largest GPU's total) for memory, else a round
     number above *peak*, which shrinks only when it is twice too large (*before* is where it ended), so that a curve
     does not jump about. In the metric's own unit."""
-    fixed = METRICS[metric].top
+    fixed = CHART_METRICS[metric].top
     if fixed is not None:
         return float(fixed)
-    kind = METRICS[metric].unit
+    kind = CHART_METRICS[metric].unit
     if kind == "B" and full:
         return max(full, peak or 0.0)
     if peak is None or not 0 < peak < math.inf:

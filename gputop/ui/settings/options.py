@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 
 from gputop import units
 from gputop.model import Gpu
+from gputop.model.chart_metrics import CHART_METRICS, ChartMetric
 from gputop.model.selection import find
-from gputop.settings import DEFAULTS, METRICS, REFRESH_PRESETS, Settings, Thresholds, check_refresh, help_of
+from gputop.settings import DEFAULTS, REFRESH_PRESETS, Settings, Thresholds, check_refresh, help_of
 from gputop.ui.processes.columns import COLUMNS
 
 
@@ -146,9 +147,9 @@ class MetricOption(Option):
 
     keys: ClassVar[tuple[tuple[str, str], ...]] = (("Space", "on/off"),)
 
-    def __init__(self, metric: str, words: str) -> None:
-        super().__init__("chart_metrics", words, "What the history chart shows")
-        self._metric = metric
+    def __init__(self, metric: ChartMetric) -> None:
+        super().__init__("chart_metrics", metric.label[0].upper() + metric.label[1:], "What the history chart shows")
+        self._metric = metric.id
 
     def checked(self, settings: Settings) -> bool | None:
         return self._metric in settings.chart_metrics
@@ -163,7 +164,7 @@ class MetricOption(Option):
         chosen = {*settings.chart_metrics} | {self._metric} if on else {*settings.chart_metrics} - {self._metric}
         if not chosen:
             raise ValueError("a chart shows something; switch the chart itself off under Panels")
-        return settings.changed(chart_metrics=tuple(metric for metric in METRICS if metric in chosen))
+        return settings.changed(chart_metrics=tuple(metric for metric in CHART_METRICS if metric in chosen))
 
     def default(self) -> str:
         return "on" if self.checked(DEFAULTS) else "off"

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from gputop.model import Gpu
-from gputop.settings import CHART_WINDOWS, METRICS
+from gputop.model.chart_metrics import CHART_METRICS
+from gputop.settings import CHART_WINDOWS
 from gputop.ui.processes.columns import COLUMNS
 from gputop.ui.processes.listing.groups import GROUPS
 from gputop.ui.settings.leak_options import Amount, leak_options
@@ -30,17 +31,6 @@ class SettingsSection(NamedTuple):
     words: str = ""
 
 
-_METRIC_WORDS: Final = {
-    "memory": "Memory used",
-    "utilization": "GPU utilization",
-    "sm_active": "SM active",
-    "memory_bandwidth": "Memory controller busy",
-    "power": "Power",
-    "temperature": "Temperature",
-    "pcie_rx": "PCIe to the GPU",
-    "pcie_tx": "PCIe from the GPU",
-    "clock_sm": "SM clock",
-}
 _LEVEL_WORDS: Final = {
     "memory": "Memory used",
     "utilization": "Utilization",
@@ -81,7 +71,7 @@ def sections(gpus: Sequence[Gpu], themes: Sequence[str], order: ColumnOrder) -> 
             [
                 Choice("chart_window", "Time span", spans, "What the chart spans"),
                 Choice("chart_newest_right", "Newest at the", ((True, "right"), (False, "left")), "Its direction"),
-                *(MetricOption(metric, _METRIC_WORDS[metric]) for metric in METRICS),
+                *(MetricOption(metric) for metric in CHART_METRICS.values()),
             ],
         ),
         SettingsSection(

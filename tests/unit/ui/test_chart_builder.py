@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputop.model import Gpu, Snapshot
-from gputop.sampling.history import METRICS, History
+from gputop.model.chart_metrics import CHART_METRICS
+from gputop.sampling.history import History
 from gputop.ui.chart.builder import ChartBuilder, ChartRequest, Picture
 from gputop.ui.chart.curves import MIRRORED, Decimated, Raster
 from gputop.ui.chart.picture import ChartPane, ChartStyle, Curve, Painter, empty_axes
@@ -182,7 +183,11 @@ def test_an_axis_does_not_jump_about_with_its_peak() -> None:
 
 
 @given(
-    st.sampled_from(sorted(METRICS)), st.floats(1e-3, 1e15), st.integers(1, 60), st.sampled_from("CF"), st.booleans()
+    st.sampled_from(sorted(CHART_METRICS)),
+    st.floats(1e-3, 1e15),
+    st.integers(1, 60),
+    st.sampled_from("CF"),
+    st.booleans(),
 )
 @settings(max_examples=200, deadline=None)
 def test_every_axis_has_rising_ticks_with_labels_of_one_width(
@@ -288,7 +293,7 @@ _HISTORIES = {
     st.integers(20, 300),
     st.integers(4, 40),
     st.sampled_from([0, 1, 3, 16]),
-    st.sampled_from(sorted(METRICS)),
+    st.sampled_from(sorted(CHART_METRICS)),
     st.sampled_from([60.0, 600.0, 3600.0]),
     st.booleans(),
     st.booleans(),
