@@ -135,11 +135,11 @@ def _refused(error: TimeoutError | SourceError, root: Path) -> Iterator[Check]:
     here = [place for place in _PLACES if (root / place / _LIBRARY).exists()]
     if here:
         fix = f"the loader does not look there: LD_LIBRARY_PATH=/{here[0]}, or add it to /etc/ld.so.conf.d"
-        yield Check("library", FAIL, f"{error} It is in /{here[0]}.", fix)
+        yield Check("library", FAIL, f"{error}; it is in /{here[0]}", fix)
     else:
         searched = ", ".join(f"/{place}" for place in _PLACES)
         fix = _with_container("install the driver's library (Debian: libnvidia-ml1)")
-        yield Check("library", FAIL, f"{error} Nor is it in {searched}.", fix)
+        yield Check("library", FAIL, f"{error}; nor is it in {searched}", fix)
 
 
 def _library(driver: Driver, module: str | None, root: Path) -> Check:

@@ -11,7 +11,7 @@ import pynvml
 import pytest
 
 from gputop.sources.nvml import NvmlSource, no_gpus, source
-from gputop.sources.nvml.driver.errors import explain, in_container
+from gputop.sources.nvml.driver.errors import NVML_MESSAGES, explain, in_container, nvml_message, source_error
 from gputop.sources.source import Reading, SourceError
 from tests.driver import GIB, SimulatedDriver
 from tests.unit.sources.nvml_source import calls, full, opened
@@ -49,7 +49,7 @@ def refused(driver: SimulatedDriver, root: Path = Path("/")) -> SourceError:
 @pytest.mark.parametrize(
     ("code", "says"),
     [
-        (1, "connecting again"), (2, "looking for it again"), (4, "root"), (8, "power cables"),
+        (1, "reconnecting"), (2, "looking for it again"), (4, "root"), (8, "power cables"),
         (9, "kernel driver is not running"), (11, "IRQ"), (12, "libnvidia-ml.so.1"), (14, "infoROM"),
         (15, "GPU is lost"), (16, "nvidia-smi -r"), (17, "denies access"), (18, "reboot or reload the modules"),
         (19, "in use"), (27, "not ready"), (28, "no GPU"), (29, "trying again"), (999, "unknown error"),
@@ -59,13 +59,29 @@ def test_every_code_has_words(code: int, says: str) -> None:
     assert says in explain(code, container=False)
 
 
+CODES = sorted({getattr(pynvml, name) for name in dir(pynvml) if name.startswith("NVML_ERROR_")})
+
+
 def test_every_code_of_nvml_is_explained_or_keeps_its_number() -> None:
-    for name in dir(pynvml):
-        if name.startswith("NVML_ERROR_"):
-            code = getattr(pynvml, name)
-            words = explain(code, "GPU 3")
-            assert words.startswith("GPU 3: ") and len(words) > 15
+    for code in CODES:
+        message = explain(code, "GPU 3")
+        assert message.startswith("GPU 3: ") and len(message) > 15
     assert "12345" in explain(12345)
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_nvmls_own_sentence_stands_beside_ours(code: int) -> None:
+    """It is what people search the web for, and what nvidia-smi says."""
+    assert code in (*NVML_MESSAGES, 999)
+    nvml = nvml_message(code)
+    assert nvml.lower() in explain(code).lower()
+    assert f"(NVML: {nvml}" in str(source_error(code))
+    assert f"(Failed to initialize NVML: {nvml}" in str(source_error(code, initializing=True))
+
+
+def test_nvmls_sentence_is_not_said_twice() -> None:
+    assert explain(15).count("GPU is lost") == 1
+    assert explain(18).endswith("reboot or reload the modules (NVML: Driver/library version mismatch)")
 
 
 @pytest.mark.parametrize("code", [4, 9, 12, 17, 999])
@@ -104,7 +120,7 @@ def test_why_there_is_no_driver(driver: SimulatedDriver, fault: str, status: int
     driver.fault(fault)
     error = refused(driver)
     assert error.exit_status == status
-    assert says in str(error)
+    assert says in str(error) and "Failed to initialize NVML: " in str(error)
 
 
 def test_no_library_to_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +188,7 @@ def test_no_gpus_is_a_state_and_has_words(driver: SimulatedDriver) -> None:
         driver.gpus = 1
         assert source.count() == 1
         assert source.read(0).gpu.error is None
-    assert no_gpus().exit_status == 7
+    assert no_gpus().exit_status == 7 and str(no_gpus()).startswith("No devices were found")
 
 
 def test_before_open_and_after_close_it_says_so(driver: SimulatedDriver) -> None:

@@ -1,4 +1,4 @@
-"""What NVML's return codes mean to whoever is looking at the screen, and what to do about each."""
+"""What NVML's return codes mean: NVML's own sentence, ours with what to do about it, and what a caller does with it."""
 
 from __future__ import annotations
 
@@ -28,22 +28,58 @@ GPU_GONE: Final = DRIVER_GONE | {abi.GPU_IS_LOST}
 #: This function will not answer on this GPU until the driver is opened again: fall back, or leave it.
 PERMANENT: Final = frozenset({abi.NOT_SUPPORTED, abi.FUNCTION_NOT_FOUND, abi.ARGUMENT_VERSION_MISMATCH, abi.DEPRECATED})
 
-_WORDS: Final = {
-    abi.UNINITIALIZED: "the connection to the driver was lost; connecting again",
-    abi.INVALID_ARGUMENT: "the driver does not know this GPU or MIG instance any more; looking for it again",
+#: What nvmlErrorString says, read from driver 580.159 on an H200: what people search the web for.
+NVML_MESSAGES: Final = {
+    abi.UNINITIALIZED: "Uninitialized",
+    abi.INVALID_ARGUMENT: "Invalid Argument",
+    abi.NOT_SUPPORTED: "Not Supported",
+    abi.NO_PERMISSION: "Insufficient Permissions",
+    abi.ALREADY_INITIALIZED: "Already Initialized",
+    abi.NOT_FOUND: "Not Found",
+    abi.INSUFFICIENT_SIZE: "Insufficient Size",
+    abi.INSUFFICIENT_POWER: "Insufficient External Power",
+    abi.DRIVER_NOT_LOADED: "Driver Not Loaded",
+    abi.TIMEOUT: "Timeout",
+    abi.IRQ_ISSUE: "Interrupt Request Issue",
+    abi.LIBRARY_NOT_FOUND: "NVML Shared Library Not Found",
+    abi.FUNCTION_NOT_FOUND: "Function Not Found",
+    abi.CORRUPTED_INFOROM: "Corrupted infoROM",
+    abi.GPU_IS_LOST: "GPU is lost",
+    abi.RESET_REQUIRED: "GPU requires reset",
+    abi.OPERATING_SYSTEM: "GPU access blocked by the operating system",
+    abi.LIB_RM_VERSION_MISMATCH: "Driver/library version mismatch",
+    abi.IN_USE: "In use by another client",
+    abi.MEMORY: "Insufficient Memory",
+    abi.NO_DATA: "No data",
+    abi.VGPU_ECC_NOT_SUPPORTED: "vGPU ECC not supported",
+    abi.INSUFFICIENT_RESOURCES: "Insufficient Resources",
+    abi.FREQ_NOT_SUPPORTED: "Invalid Frequency",
+    abi.ARGUMENT_VERSION_MISMATCH: "Argument version mismatch",
+    abi.DEPRECATED: "Requested functionality has been deprecated",
+    abi.NOT_READY: "System is not in ready state",
+    abi.GPU_NOT_FOUND: "No supported GPUs were found",
+    abi.INVALID_STATE: "Resource not in correct state to perform requested operation",
+    abi.RESET_TYPE_NOT_SUPPORTED: "Reset type is not supported for given device",
+}
+NVML_UNKNOWN: Final = "Unknown Error"  # its answer to every other code
+
+_EXPLANATIONS: Final = {
+    abi.UNINITIALIZED: "the connection to the driver was lost; reconnecting",
+    abi.INVALID_ARGUMENT: "the driver no longer knows this GPU or MIG instance; looking for it again",
     abi.NOT_SUPPORTED: "not supported by this GPU or driver",
     abi.NO_PERMISSION: "no permission; run as root, or ask for access to /dev/nvidia*",
     abi.NOT_FOUND: "not found",
-    abi.INSUFFICIENT_POWER: "external power cables are not connected properly: check them",
+    abi.INSUFFICIENT_POWER: "the external power cables are not properly connected: check them",
     abi.DRIVER_NOT_LOADED: "the NVIDIA kernel driver is not running; try `nvidia-smi`, or `modprobe nvidia` as root",
     abi.TIMEOUT: "the driver did not answer in time",
-    abi.IRQ_ISSUE: "interrupts of this GPU do not arrive (IRQ issue): see `dmesg`, check BIOS and kernel settings",
-    abi.LIBRARY_NOT_FOUND: "NVIDIA driver library not found (libnvidia-ml.so.1). Is the driver installed?",
+    abi.IRQ_ISSUE: "interrupts from this GPU do not arrive (IRQ issue): see `dmesg`, check BIOS and kernel settings",
+    abi.LIBRARY_NOT_FOUND: "the NVIDIA driver library libnvidia-ml.so.1 was not found: is the driver installed?",
     abi.FUNCTION_NOT_FOUND: "this driver is too old for that function",
     abi.CORRUPTED_INFOROM: "the GPU's infoROM is corrupted: have the board serviced",
     abi.GPU_IS_LOST: "GPU is lost: it has fallen off the bus (see Xid 79 in `dmesg`); reset the GPU or reboot",
     abi.RESET_REQUIRED: "GPU needs a reset: end its processes, then `nvidia-smi -r` as root",
-    abi.OPERATING_SYSTEM: "the operating system denies access to the GPU (container, job or rights of /dev/nvidia*)",
+    abi.OPERATING_SYSTEM: "the operating system denies access to the GPU (container, job or permissions of "
+    "/dev/nvidia*)",
     abi.LIB_RM_VERSION_MISMATCH: "the driver's kernel module and its library differ: reboot or reload the modules",
     abi.IN_USE: "the GPU is in use by another program",
     abi.MEMORY: "the driver is out of memory",
@@ -54,11 +90,12 @@ _WORDS: Final = {
     abi.UNKNOWN: "the driver answers 'unknown error'; see `dmesg`",
 }
 
+_START_WITH_GPUS: Final = "; in a container, start it with `--gpus all`"
 _IN_CONTAINER: Final = {
-    abi.DRIVER_NOT_LOADED: "; in a container start it with `--gpus all`",
-    abi.LIBRARY_NOT_FOUND: " In a container start it with `--gpus all` (utility capability).",
-    abi.OPERATING_SYSTEM: "; in a container start it with `--gpus all`",
-    abi.NO_PERMISSION: "; in a container start it with `--gpus all`",
+    abi.DRIVER_NOT_LOADED: _START_WITH_GPUS,
+    abi.LIBRARY_NOT_FOUND: " In a container, start it with `--gpus all` and the utility capability",
+    abi.OPERATING_SYSTEM: _START_WITH_GPUS,
+    abi.NO_PERMISSION: _START_WITH_GPUS,
     abi.UNKNOWN: "; this is a container: restart it (`systemctl daemon-reload` on the host takes its GPUs away)",
 }
 
@@ -84,23 +121,38 @@ def in_container(root: Path = Path("/")) -> bool:
     return re.search(r"docker|libpod-|kubepods|/lxc|containerd", cgroup) is not None
 
 
-def explain(code: int, about: str = "", container: bool | None = None) -> str:
-    """*code* in words, with what to do; *about* says of what ("GPU 3"). An unknown code keeps its number."""
-    words = _WORDS.get(code, f"the driver answers error {code}")
+def nvml_message(code: int) -> str:
+    """NVML's own sentence for *code*; nvmlErrorString needs a loaded library, this does not."""
+    return NVML_MESSAGES.get(code, NVML_UNKNOWN)
+
+
+def _explanation(code: int, container: bool | None) -> str:
+    message = _EXPLANATIONS.get(code, f"the driver answers error {code}")
     if code in _IN_CONTAINER and (in_container() if container is None else container):
-        words += _IN_CONTAINER[code]
-    return f"{about}: {words}" if about else words
+        message += _IN_CONTAINER[code]
+    return message
 
 
-def source_error(code: int, more: str = "") -> SourceError:
-    """What to raise when *code* concerns the whole driver; *more* is what else is known."""
-    words = f"{explain(code)} ({more})" if more else explain(code)
-    return SourceError(words, exit_status=_EXIT_STATUS.get(code, 8), transient=code != abi.LIBRARY_NOT_FOUND)
+def explain(code: int, about: str = "", container: bool | None = None) -> str:
+    """What *code* means and what to do, with NVML's own sentence where ours does not have it in it; *about* says of
+    what ("GPU 3"). An unknown code keeps its number."""
+    message, nvml = _explanation(code, container), nvml_message(code)
+    if nvml.lower() not in message.lower():
+        message += f" (NVML: {nvml})"
+    return f"{about}: {message}" if about else message
+
+
+def source_error(code: int, more: str = "", initializing: bool = False) -> SourceError:
+    """What to raise when *code* concerns the whole driver; *more* is what else is known. *initializing*: nvmlInit
+    gave it, and nvidia-smi would end with the same "Failed to initialize NVML: ..."."""
+    message = _explanation(code, None)
+    beside = [f"{'Failed to initialize ' if initializing else ''}NVML: {nvml_message(code)}", more]
+    message += f" ({'; '.join(filter(None, beside))})"
+    return SourceError(message, exit_status=_EXIT_STATUS.get(code, 8), transient=code != abi.LIBRARY_NOT_FOUND)
 
 
 def no_gpus() -> SourceError:
-    """For consumers that cannot wait for a GPU to appear (``--once``) when :meth:`Source.count` is 0."""
-    words = "the NVIDIA driver runs but counts no GPU: see `nvidia-smi -L` and `lspci -d 10de:`"
-    if in_container():
-        words += "; in a container start it with `--gpus all`"
-    return SourceError(words, exit_status=7)
+    """For consumers that cannot wait for a GPU to appear (``--once``) when :meth:`Source.count` is 0. It begins with
+    the sentence of nvidia-smi."""
+    message = "No devices were found: the NVIDIA driver runs but lists no GPU; see `nvidia-smi -L` and `lspci -d 10de:`"
+    return SourceError(message + (_START_WITH_GPUS if in_container() else ""), exit_status=7)

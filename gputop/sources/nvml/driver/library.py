@@ -43,10 +43,10 @@ class Library:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
             if error.value != abi.FUNCTION_NOT_FOUND:
-                raise self.refused(error.value) from None
+                raise self.refused(error.value, initializing=True) from None
             code = self._initialize_old()
             if code:
-                raise self.refused(code) from None
+                raise self.refused(code, initializing=True) from None
         except (getattr(pynvml, "NVMLLibraryMismatchError", OSError), OSError, UnicodeDecodeError) as error:
             # The first is no NVMLError.
             raise SourceError(f"pynvml and the NVIDIA driver library do not fit together: {error}", 5) from error
@@ -56,9 +56,9 @@ class Library:
         function = self.function("nvmlInit_v2")
         return function() if function is not None else abi.FUNCTION_NOT_FOUND
 
-    def refused(self, code: int) -> SourceError:
-        """What to raise when *code* concerns the whole driver."""
-        return source_error(code, self._mismatch() if code == abi.LIB_RM_VERSION_MISMATCH else "")
+    def refused(self, code: int, initializing: bool = False) -> SourceError:
+        """What to raise when *code* concerns the whole driver; *initializing*: nvmlInit gave it."""
+        return source_error(code, self._mismatch() if code == abi.LIB_RM_VERSION_MISMATCH else "", initializing)
 
     def _mismatch(self) -> str:
         """Both versions. The library stays loaded for the life of the process: only a new one sees an upgrade."""
