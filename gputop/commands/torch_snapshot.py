@@ -180,7 +180,7 @@ def _flame_graph(snapshot: MemorySnapshot, options: argparse.Namespace, wanted: 
     from gputop.torch_files.call_tree import call_tree
     from gputop.torch_files.flame_graph import flame_graph
     from gputop.torch_files.snapshot.groups import by_stack
-    from gputop.torch_files.words import size
+    from gputop.units.fine import size
 
     devices = _devices(snapshot, options)
     stacks = []

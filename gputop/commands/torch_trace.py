@@ -192,7 +192,7 @@ class _Progress:
 def _page(trace: ProfilerTrace, rows: list[OpRow], count: int, column: str, width: int, python: bool) -> str:
     from gputop.model import clean_text
     from gputop.text import left, right, shorten, to_ascii, unicode_works
-    from gputop.torch_files.words import size
+    from gputop.units.fine import duration, milliseconds, size
 
     events = trace.events
     lines = [shorten(f"{clean_text(trace.path.name, 200)}: {events.seen:,} events, {len(events.start):,} of them ops, "
@@ -207,7 +207,7 @@ def _page(trace: ProfilerTrace, rows: list[OpRow], count: int, column: str, widt
         peak = curve.peak
         reserved = f" (reserved {size(peak.reserved)})" if peak.reserved > 0 else ""
         lines.append(
-            f"{curve.device}: peak {size(peak.allocated)}{reserved} at {(peak.at_ns - trace.begins_ns) / 1e6:.3f} ms; "
+            f"{curve.device}: peak {size(peak.allocated)}{reserved} at {milliseconds(peak.at_ns - trace.begins_ns)}; "
             f"{curve.allocations:,} allocations {size(curve.allocated_bytes)}, {curve.frees:,} frees "
             f"{size(curve.freed_bytes)}; {size(curve.never_freed)} never freed"
         )
@@ -232,19 +232,12 @@ def _page(trace: ProfilerTrace, rows: list[OpRow], count: int, column: str, widt
     for row in rows:
         figures = right(f"{row.calls:,}", 8) + right(size(getattr(row, memory[0])), 10)
         figures += right(size(getattr(row, memory[1])), 10) + right(size(row.self_thread_memory), 10)
-        figures += "".join(right(_time(getattr(row, name)), 11) for name, _ in times)
+        figures += "".join(right(duration(getattr(row, name)), 11) for name, _ in times)
         name = clean_text(row.name, 300) + (f" {clean_text(row.shape, 300)}" if row.shape else "")
         lines.append(left(name, room) + figures)
         lines += [shorten(f"    from {clean_text(frame, 300)}", width) for frame in row.stack]
     text = "".join(f"{line.rstrip()}\n" for line in lines)
     return text if unicode_works(sys.stdout) else to_ascii(text)
-
-
-def _time(us: float) -> str:
-    for suffix, scale in (("s", 1e6), ("ms", 1e3)):
-        if us >= scale:
-            return f"{us / scale:.3f}{suffix}"
-    return f"{us:.1f}µs"
 
 
 def _cells(row: OpRow) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Final
 from xml.sax.saxutils import escape
 
 from gputop.torch_files.call_tree import CallNode
-from gputop.torch_files.words import percent, size
+from gputop.units.fine import percent, size
 
 WIDTH: Final = 1200
 _ROW: Final = 17

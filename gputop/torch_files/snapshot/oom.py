@@ -18,7 +18,7 @@ from gputop.torch_files.snapshot.replay import (
     SEGMENT_MAP,
     SEGMENT_UNMAP,
 )
-from gputop.torch_files.words import size
+from gputop.units.fine import size
 
 _SMALL: Final = units.MIB  # a request up to this is served from small segments
 _CHANGES: Final = frozenset(

@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Final
 
 from gputop import units
-from gputop.torch_files import words as words_of
 from gputop.torch_files.snapshot.memory_snapshot import ALLOCATED, HOST, INACTIVE, DeviceSnapshot
+from gputop.units import fine
 
 _SMALL_GRANULE_BYTES: Final = 2 * units.MIB  # what an expandable segment maps and unmaps at a time
 _LARGE_GRANULE_BYTES: Final = 20 * units.MIB
@@ -200,7 +200,7 @@ def coverage_sentences(device: DeviceSnapshot) -> list[str]:
             False: "recording began later",
             None: "recording began later, or the ring was full (max_entries) and lost its oldest entries",
         }[told.overflowed]
-        words.append(f"{words_of.size(told.before)} was held before the first entry: {why}.")
+        words.append(f"{fine.size(told.before)} was held before the first entry: {why}.")
     if told.unmatched:
         words.append(
             f"{told.unmatched:,} allocations or frees lack their counterpart: some kinds of entries were not recorded "

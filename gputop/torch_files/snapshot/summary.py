@@ -11,7 +11,7 @@ from gputop.torch_files.snapshot.leaks import leaks, steps
 from gputop.torch_files.snapshot.memory_snapshot import DeviceSnapshot, MemorySnapshot
 from gputop.torch_files.snapshot.oom import out_of_memory
 from gputop.torch_files.snapshot.overview import Totals, coverage_sentences, overview
-from gputop.torch_files.words import percent, signed, size
+from gputop.units.fine import percent, signed, size
 
 
 def summary(

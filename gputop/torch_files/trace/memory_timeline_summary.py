@@ -9,7 +9,7 @@ from typing import Any
 from gputop.model import clean_text
 from gputop.text import left, right
 from gputop.torch_files.trace.memory_timeline import CATEGORIES, MemoryTimeline
-from gputop.torch_files.words import percent, size
+from gputop.units.fine import milliseconds, percent, size
 
 
 def by_category(timeline: MemoryTimeline) -> list[dict[str, Any]]:
@@ -30,7 +30,7 @@ def page(timeline: MemoryTimeline) -> str:
     peak = timeline.peak
     lines = [
         f"{clean_text(timeline.path.name, 200)}: {len(timeline):,} moments of one device's memory, by category",
-        f"peak {size(timeline.total[peak])} at {(timeline.at_ns[peak] - timeline.at_ns[0]) / 1e6:.3f} ms; "
+        f"peak {size(timeline.total[peak])} at {milliseconds(timeline.at_ns[peak] - timeline.at_ns[0])}; "
         f"{size(timeline.total[-1])} at the end",
         "",
         left("category", 18) + right("at the peak", 12) + right("", 8) + right("most", 10) + right("at the end", 12),

@@ -150,7 +150,7 @@ class Reconciliation(NamedTuple):
 
     def sentence(self) -> str:
         """One line."""
-        from gputop.torch_files.words import size
+        from gputop.units.fine import size
 
         said = (
             f"net of all {self.of} memory events {size(self.net)}; torch's Self column sums to {size(self.torch_sum)}"

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from itertools import pairwise
 
-from gputop.torch_files.words import size
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.torch_viewers.pane import Pane
 from gputop.ui.view import View
+from gputop.units.fine import size
 
 _AXIS_CELLS = 9  # cells of the labels at the left
 _LEAST = 20  # entries of the deepest zoom

@@ -7,13 +7,13 @@ from typing import Final
 
 from gputop.torch_files.call_tree import CallNode, call_tree
 from gputop.torch_files.snapshot.groups import StackGroup, stack_title
-from gputop.torch_files.words import percent, size
 from gputop.ui.toolkit.cells import Line, Span, fit
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.torch_viewers.pane import ListPane
 from gputop.ui.torch_viewers.snapshot.flame import FlameGraph
 from gputop.ui.torch_viewers.snapshot.pane import SnapshotPane, stack_lines
 from gputop.ui.torch_viewers.snapshot.state import TorchState
+from gputop.units.fine import percent, size
 
 _MOMENTS: Final = ("now", "peak", "cursor")
 _SHAPES: Final = ("table", "tree", "flame")

@@ -6,9 +6,9 @@ import zlib
 from typing import NamedTuple
 
 from gputop.torch_files.call_tree import CallNode
-from gputop.torch_files.words import percent, size
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.torch_viewers.snapshot.state import TorchState
+from gputop.units.fine import percent, size
 
 _LEAST_CELLS = 0.25  # cells: less is left out
 

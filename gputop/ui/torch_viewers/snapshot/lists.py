@@ -12,7 +12,6 @@ from gputop.torch_files.snapshot.leaks import Leak, Steps, leaks, steps
 from gputop.torch_files.snapshot.memory_snapshot import INACTIVE, PENDING, DeviceSnapshot
 from gputop.torch_files.snapshot.oom import OutOfMemory, out_of_memory
 from gputop.torch_files.snapshot.summary import counterpart
-from gputop.torch_files.words import percent, signed, size
 from gputop.ui.toolkit.cells import Line, Span, fit
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.toolkit.glyphs import levels
@@ -20,6 +19,7 @@ from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.torch_viewers.pane import ListPane
 from gputop.ui.torch_viewers.snapshot.pane import NO_TRACE, SnapshotPane, stack_lines
 from gputop.ui.torch_viewers.snapshot.state import TorchState
+from gputop.units.fine import percent, signed, size
 
 _SPARK_CELLS: Final = 24
 

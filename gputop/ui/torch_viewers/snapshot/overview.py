@@ -6,11 +6,11 @@ from typing import Any
 
 from gputop.torch_files.snapshot.overview import Totals, coverage_sentences, overview
 from gputop.torch_files.snapshot.summary import figures
-from gputop.torch_files.words import percent, size
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.torch_viewers.pane import TextPane
 from gputop.ui.torch_viewers.snapshot.pane import SnapshotPane
+from gputop.units.fine import percent, size
 
 
 class OverviewPane(SnapshotPane, TextPane):

@@ -9,7 +9,6 @@ from typing import ClassVar, Final
 from gputop.model import clean_text
 from gputop.torch_files.snapshot.groups import TERMS
 from gputop.torch_files.snapshot.memory_snapshot import MemorySnapshot, UnreadableFile, open_snapshot
-from gputop.torch_files.words import size
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.torch_viewers.screen import ViewerScreen
@@ -20,6 +19,7 @@ from gputop.ui.torch_viewers.snapshot.pane import SnapshotPane
 from gputop.ui.torch_viewers.snapshot.state import TorchState
 from gputop.ui.torch_viewers.snapshot.timeline import TimelinePane
 from gputop.ui.view import View
+from gputop.units.fine import size
 
 _PANES: Final = (OverviewPane, TimelinePane, AllocationsPane, LeaksPane, SegmentsPane, OomPane, DiffPane)
 _PARTS: Final = {"reading": (0.0, 0.5), "sorting": (0.5, 0.25), "replaying": (0.75, 0.25)}  # of the progress

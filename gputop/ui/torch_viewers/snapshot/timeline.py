@@ -7,11 +7,11 @@ from collections.abc import Hashable, Sequence
 from gputop.torch_files.snapshot.groups import stack_title
 from gputop.torch_files.snapshot.memory_snapshot import ACTIONS, OOM
 from gputop.torch_files.snapshot.phases import phases
-from gputop.torch_files.words import percent, size
 from gputop.ui.toolkit.cells import Line, Span, fit
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.torch_viewers.curve_pane import CurvePane
 from gputop.ui.torch_viewers.snapshot.pane import NO_TRACE, SnapshotPane
+from gputop.units.fine import percent, size
 
 _HELD_LINES = 5  # lines about what is held at the cursor, at most
 

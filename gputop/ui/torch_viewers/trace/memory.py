@@ -6,12 +6,12 @@ from collections.abc import Hashable, Sequence
 
 from gputop.model import clean_text
 from gputop.torch_files.trace.memory_curve import MemoryCurve
-from gputop.torch_files.words import signed, size
 from gputop.ui.toolkit.cells import Line, fit
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.torch_viewers.curve_pane import CurvePane
 from gputop.ui.torch_viewers.trace.overview import NO_MEMORY
 from gputop.ui.torch_viewers.trace.state import TraceState
+from gputop.units.fine import milliseconds, signed, size
 
 _HELD_LINES = 6  # lines about what is held at the cursor, at most
 _OPEN_LINES = 6  # about what ran
@@ -59,8 +59,8 @@ class TraceMemoryPane(CurvePane):
 
     def axis(self, start: int, end: int) -> str:
         at = self._curve.at_ns
-        lasted = (at[end - 1] - at[start]) / 1e6
-        return f"{self._curve.device}: {end - start:,} of {self.points:,} events, {lasted:,.3f} ms"
+        lasted = milliseconds(at[end - 1] - at[start])
+        return f"{self._curve.device}: {end - start:,} of {self.points:,} events, {lasted}"
 
     def nothing(self) -> str:
         return NO_MEMORY
@@ -76,13 +76,13 @@ class TraceMemoryPane(CurvePane):
             return [(), (("before the first event", "title+b"),)]
         changed = curve.bytes[at]
         reserved = f"  reserved {size(curve.reserved[at])}" if curve.reserved[at] > 0 else ""
-        when = (curve.at_ns[at] - self.state.trace.begins_ns) / 1e6
+        when = milliseconds(curve.at_ns[at] - self.state.trace.begins_ns)
         lines: list[Line] = [
             (),
             (
                 (f"event {at:,} ", "dim"),
                 (f"{'allocated' if changed >= 0 else 'freed'} {size(abs(changed))}", "title+b"),
-                (f"  at {when:,.3f} ms", "text"),
+                (f"  at {when}", "text"),
                 ("  held ", "dim"),
                 (size(curve.allocated[at]), "g0+b"),
                 (reserved, "dim"),

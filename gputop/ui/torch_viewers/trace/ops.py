@@ -9,12 +9,12 @@ from gputop.model import clean_text
 from gputop.torch_files.trace.callers import FUNCTION
 from gputop.torch_files.trace.events import PYTHON
 from gputop.torch_files.trace.op_table import OpRow
-from gputop.torch_files.words import size
 from gputop.ui.toolkit.cells import Line, Span, fit
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.torch_viewers.pane import ListPane
 from gputop.ui.torch_viewers.trace.state import STACKS, TraceState
+from gputop.units.fine import duration, size
 
 _LEAST_NAME_CELLS: Final = 24
 
@@ -188,11 +188,3 @@ def figure_text(row: OpRow, field: str) -> str:
     if field == "calls":
         return f"{value:,}"
     return duration(value) if field.endswith("_time") else size(value)
-
-
-def duration(us: float) -> str:
-    """At most 8 cells."""
-    for suffix, scale in (("s", 1e6), ("ms", 1e3)):
-        if us >= scale:
-            return f"{us / scale:.2f}{suffix}"
-    return f"{us:.1f}µs"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gputop.model import clean_text
-from gputop.torch_files.words import size
 from gputop.ui.toolkit.cells import Line, fit, width
 from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.torch_viewers.pane import TextPane
 from gputop.ui.torch_viewers.trace.state import TraceState
+from gputop.units.fine import milliseconds, size
 
 _LABEL_CELLS = 14
 _HELD_LINES = 4  # lines about what was held at a peak
@@ -40,7 +40,7 @@ class TraceOverviewPane(TextPane):
             rest = f" {rule * max(0, cells - width(curve.device) - 1)}"
             lines += [(), ((curve.device, "accent+b"), (rest, "faint"))]
             words = size(peak.allocated) + (f", reserved {size(peak.reserved)}" if peak.reserved > 0 else "")
-            lines += self._field("peak", f"{words}, at {(peak.at_ns - trace.begins_ns) / 1e6:.3f} ms", cells, "title+b")
+            lines += self._field("peak", f"{words}, at {milliseconds(peak.at_ns - trace.begins_ns)}", cells, "title+b")
             running = clean_text(" › ".join(running_then[-4:]), 2000)
             if running:
                 lines += self._field("running then", running, cells)

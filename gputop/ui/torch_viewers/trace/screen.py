@@ -10,7 +10,6 @@ from gputop.model import clean_text
 from gputop.torch_files.trace.memory_timeline import MemoryTimeline
 from gputop.torch_files.trace.profiler_file import UnreadableTrace
 from gputop.torch_files.trace.profiler_trace import open_profile
-from gputop.torch_files.words import size
 from gputop.ui.toolkit.background import in_background
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.frame import Hint
@@ -22,6 +21,7 @@ from gputop.ui.torch_viewers.trace.overview import TraceOverviewPane
 from gputop.ui.torch_viewers.trace.state import Peaks, TraceState
 from gputop.ui.torch_viewers.trace.timeline_panes import CategoriesPane
 from gputop.ui.view import View
+from gputop.units.fine import size
 
 Opened = Peaks | MemoryTimeline
 

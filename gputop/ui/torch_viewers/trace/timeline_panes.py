@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from gputop.torch_files.trace.memory_timeline import CATEGORIES, MemoryTimeline
-from gputop.torch_files.words import percent, size
 from gputop.ui.toolkit.cells import Line, fit
 from gputop.ui.torch_viewers.curve_pane import CurvePane
 from gputop.ui.view import View
+from gputop.units.fine import milliseconds, percent, size
 
 _NAME_CELLS = 18
 _BAR_CELLS = 24
@@ -51,15 +51,15 @@ class CategoriesPane(CurvePane):
 
     def axis(self, start: int, end: int) -> str:
         at = self._timeline.at_ns
-        return f"{end - start:,} of {self.points:,} moments, {(at[end - 1] - at[start]) / 1e6:,.3f} ms"
+        return f"{end - start:,} of {self.points:,} moments, {milliseconds(at[end - 1] - at[start])}"
 
     def below(self, cells: int, rows: int) -> list[Line]:
         timeline, at, glyphs = self._timeline, self._cursor, self.view.glyphs
         total = timeline.total[at]
-        when = (timeline.at_ns[at] - timeline.at_ns[0]) / 1e6
+        when = milliseconds(timeline.at_ns[at] - timeline.at_ns[0])
         lines: list[Line] = [
             (),
-            ((f"moment {at:,} ", "dim"), (size(total), "g0+b"), (f" held, at {when:,.3f} ms", "text")),
+            ((f"moment {at:,} ", "dim"), (size(total), "g0+b"), (f" held, at {when}", "text")),
         ]
         held = sorted(((column[at], name) for name, column in zip(CATEGORIES, timeline.by_category, strict=True)))
         for bytes_, name in held[::-1][: len(held) if rows >= 17 else max(2, rows // 3)]:

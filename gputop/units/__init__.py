@@ -2,7 +2,8 @@
 
 A quantity has up to three forms: in a column of few cells (``81.2G``, ``3h12``), in a sentence (``81.2 GiB``,
 ``3 h 12 min``) and, for what somebody has set or asked for, without digits that say nothing (``80 GiB``, ``3 h``).
-Formats that other programs read (JSON, CSV as nvidia-smi has it, file names) are where these are written.
+Bytes and times inside a process, which may be small, are written by :mod:`gputop.units.fine`. Formats that other
+programs read (JSON, CSV as nvidia-smi has it, names of files) are written where they are made.
 """
 
 from __future__ import annotations
@@ -29,25 +30,6 @@ def size(bytes_: float | None, unit: str = "GiB") -> str:
     if bytes_ < 999.95 * GIB:
         return f"{bytes_ / GIB:.1f}G"
     return f"{bytes_ / TIB:.1f}T"
-
-
-def fine_size(bytes_: float | None) -> str:
-    """Bytes inside a process, which unlike a GPU's may be few, in at most 7 cells: ``512B``, ``1.5K``, ``81.25G``."""
-    if bytes_ is None:
-        return UNKNOWN
-    if abs(bytes_) < 1000:
-        return f"{bytes_:.0f}B"
-    for suffix, scale in (("K", KIB), ("M", MIB)):
-        if abs(bytes_) < 999.95 * scale:
-            return f"{bytes_ / scale:.1f}{suffix}"
-    if abs(bytes_) < 999.995 * GIB:
-        return f"{bytes_ / GIB:.2f}G"
-    return f"{bytes_ / TIB:.2f}T"
-
-
-def signed_fine_size(bytes_: int) -> str:
-    """A change of :func:`fine_size`: ``+1.5K``, ``-20.0M``."""
-    return f"+{fine_size(bytes_)}" if bytes_ > 0 else fine_size(bytes_)
 
 
 def size_in_words(bytes_: float | None) -> str:
@@ -79,11 +61,6 @@ def plural(count: int, one: str) -> str:
 def percent(value: float | None) -> str:
     """``97%``."""
     return UNKNOWN if value is None else f"{value:.0f}%"
-
-
-def share(part: float, whole: float) -> str:
-    """What *part* is of *whole*: ``12.3%``; the dash where *whole* is 0."""
-    return f"{100 * part / whole:.1f}%" if whole else UNKNOWN
 
 
 def temperature(celsius: float | None, unit: str = "C") -> str:

@@ -1,4 +1,4 @@
-"""How bytes inside a process are written: unlike a GPU's, they may be few."""
+"""How bytes and times inside a process are written: unlike a GPU's, they may be few and short."""
 
 from __future__ import annotations
 
@@ -20,10 +20,23 @@ def size(bytes_: float | None) -> str:
 
 
 def signed(bytes_: int) -> str:
-    """The same with its sign: ``+1.5K``."""
+    """A change of :func:`size`: ``+1.5K``, ``-20.0M``."""
     return f"+{size(bytes_)}" if bytes_ > 0 else size(bytes_)
 
 
 def percent(part: float, whole: float) -> str:
-    """``12.3%``."""
+    """What *part* is of *whole*: ``12.3%``; the dash where *whole* is 0."""
     return f"{100 * part / whole:.1f}%" if whole else units.UNKNOWN
+
+
+def duration(microseconds: float) -> str:
+    """How long an operation took, in at most 8 cells: ``412.0µs``, ``12.35ms``, ``3.20s``."""
+    for suffix, scale in (("s", 1e6), ("ms", 1e3)):
+        if microseconds >= scale:
+            return f"{microseconds / scale:.2f}{suffix}"
+    return f"{microseconds:.1f}µs"
+
+
+def milliseconds(nanoseconds: float) -> str:
+    """A place on the time axis of a trace: ``1,234.567 ms``."""
+    return f"{nanoseconds / 1e6:,.3f} ms"
