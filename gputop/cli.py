@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from gputop.commands import COMMANDS
-from gputop.commands.shared.arguments import Refusal, print_out, scenarios
+from gputop.commands.shared.output import print_out
 from gputop.commands.shared.parsers import command_module, command_parser, main_parser
+from gputop.commands.shared.refusal import Refusal
 
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141  # as if SIGPIPE had ended it
@@ -47,6 +48,8 @@ def run(arguments: Sequence[str]) -> int:
 
     try:
         if getattr(options, "demo", None) == "help":
+            from gputop.commands.shared.machine import scenarios
+
             return print_out(scenarios())
         status: int = command.run(options)
         return status

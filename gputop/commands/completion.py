@@ -7,7 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Final
 
 from gputop.commands import COMMANDS
-from gputop.commands.shared.arguments import print_out
+from gputop.commands.shared.output import print_out
 
 if TYPE_CHECKING:
     from gputop.outputs.completion import Command

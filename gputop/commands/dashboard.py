@@ -7,16 +7,10 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
-from gputop.commands.shared.arguments import (
-    TRY_ONCE,
-    Machine,
-    Refusal,
-    is_terminal,
-    machine_of,
-    only_asked,
-    print_out,
-    settings_of,
-)
+from gputop.commands.shared.machine import Machine, machine_of, only_asked
+from gputop.commands.shared.output import is_terminal, print_out
+from gputop.commands.shared.refusal import TRY_ONCE, Refusal
+from gputop.commands.shared.settings import settings_of
 
 if TYPE_CHECKING:
     from gputop.sampling.history import History
@@ -74,11 +68,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _demo(options: argparse.Namespace, history: History) -> Machine:
-    from gputop.commands.shared.demo_past import PAST, STORIES, RewindableClock, remember
+    from gputop.commands.shared.demo_past import PAST_SECONDS, WITHOUT_PAST, RewindableClock, remember
 
     clock = RewindableClock()
-    if options.demo not in STORIES:
-        clock.rewind(PAST)
+    if options.demo not in WITHOUT_PAST:
+        clock.rewind(PAST_SECONDS)
     machine = machine_of(options, to_act=not options.read_only, clock=clock)
     remember(machine.source, history, clock)
     return machine

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop.commands.shared.arguments import is_terminal, print_out
+from gputop.commands.shared.output import is_terminal, print_out
 
 if TYPE_CHECKING:
     from gputop.doctor import Check

@@ -13,14 +13,10 @@ import time
 from pathlib import Path
 from typing import Final
 
-from gputop.commands.shared.arguments import (
-    add_source_options,
-    is_terminal,
-    machine_of,
-    only_asked,
-    print_out,
-    settings_of,
-)
+from gputop.commands.shared.machine import machine_of, only_asked
+from gputop.commands.shared.options import add_source_options
+from gputop.commands.shared.output import is_terminal, print_out
+from gputop.commands.shared.settings import settings_of
 
 FOUND: Final = 1
 UNSURE: Final = 2

@@ -12,7 +12,7 @@ import time
 from typing import Final
 
 from gputop.commands import COMMANDS
-from gputop.commands.shared.arguments import is_terminal, print_out
+from gputop.commands.shared.output import is_terminal, print_out
 
 _EPILOG: Final = "gputop man > ~/.local/share/man/man1/gputop.1 makes `man gputop` find it."
 

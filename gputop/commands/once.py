@@ -7,7 +7,10 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from gputop.commands.shared.arguments import NO_ANSWER, is_terminal, machine_of, only_asked, print_out, settings_of
+from gputop.commands.shared.machine import machine_of, only_asked
+from gputop.commands.shared.output import is_terminal, print_out
+from gputop.commands.shared.refusal import NO_ANSWER
+from gputop.commands.shared.settings import settings_of
 
 if TYPE_CHECKING:
     from gputop.model import Snapshot

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
-from gputop.commands.shared.arguments import USAGE, Refusal, is_terminal, print_out
+from gputop.commands.shared.output import is_terminal, print_out
+from gputop.commands.shared.refusal import USAGE, Refusal
 
 if TYPE_CHECKING:
     from gputop.sources.nvml.query import Query

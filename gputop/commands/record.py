@@ -12,16 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from gputop import units
-from gputop.commands.shared.arguments import (
-    Refusal,
-    add_source_options,
-    as_setting,
-    machine_of,
-    only_asked,
-    settings_of,
-    whole_number,
-)
 from gputop.commands.shared.headless import Headless, say
+from gputop.commands.shared.machine import machine_of, only_asked
+from gputop.commands.shared.options import add_source_options, as_setting, whole_number
+from gputop.commands.shared.refusal import Refusal
+from gputop.commands.shared.settings import settings_of
 from gputop.model.selection import only
 
 if TYPE_CHECKING:

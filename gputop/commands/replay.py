@@ -10,7 +10,10 @@ import os
 from pathlib import Path
 from typing import Final
 
-from gputop.commands.shared.arguments import Refusal, add_viewer_arguments, as_setting, print_out, settings_of
+from gputop.commands.shared.options import add_screen_options, as_setting
+from gputop.commands.shared.output import print_out
+from gputop.commands.shared.refusal import Refusal
+from gputop.commands.shared.settings import settings_of
 
 UNREADABLE: Final = 1
 
@@ -27,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=as_setting("gpus", lambda text: [name.strip() for name in text.split(",") if name.strip()]),
         help="only these GPUs: indices, UUIDs or PCI ids",
     )
-    add_viewer_arguments(parser)
+    add_screen_options(parser.add_argument_group("viewer"))
 
 
 def run(options: argparse.Namespace) -> int:

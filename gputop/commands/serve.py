@@ -10,14 +10,10 @@ import re
 from pathlib import Path
 from typing import Final
 
-from gputop.commands.shared.arguments import (
-    Refusal,
-    add_source_options,
-    as_setting,
-    machine_of,
-    only_asked,
-    settings_of,
-)
+from gputop.commands.shared.machine import machine_of, only_asked
+from gputop.commands.shared.options import add_source_options, as_setting
+from gputop.commands.shared.refusal import Refusal
+from gputop.commands.shared.settings import settings_of
 
 #: Not taken in Prometheus' list of default port allocations: its range 9100-9999 has been full since 2023, new entries
 #: go on from 10000, and this is far from both; it is below the ports Linux gives to outgoing connections.

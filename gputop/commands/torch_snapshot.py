@@ -14,14 +14,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from gputop.commands.shared.arguments import (
-    Refusal,
-    add_viewer_arguments,
-    is_terminal,
-    print_out,
-    spreadsheet_text,
-    whole_number,
-)
+from gputop.commands.shared.options import add_screen_options, whole_number
+from gputop.commands.shared.output import is_terminal, print_out, spreadsheet_text
+from gputop.commands.shared.refusal import Refusal
 
 if TYPE_CHECKING:
     from gputop.torch_files.snapshot.groups import AllocationFilter
@@ -53,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how many stacks are listed (10; 0: all)",
     )
     parser.add_argument("--all-frames", action="store_true", help="torch's and C++ frames too, not only the user's")
-    add_viewer_arguments(parser)
+    add_screen_options(parser.add_argument_group("viewer"))
 
 
 def run(options: argparse.Namespace) -> int:
@@ -97,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _view(options: argparse.Namespace) -> int:
-    from gputop.commands.shared.arguments import settings_of
+    from gputop.commands.shared.settings import settings_of
     from gputop.ui.torch_viewers import app
     from gputop.ui.torch_viewers.snapshot.screen import TorchSnapshotScreen
 

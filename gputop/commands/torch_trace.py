@@ -20,14 +20,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from gputop.commands.shared.arguments import (
-    Refusal,
-    add_viewer_arguments,
-    is_terminal,
-    print_out,
-    spreadsheet_text,
-    whole_number,
-)
+from gputop.commands.shared.options import add_screen_options, whole_number
+from gputop.commands.shared.output import is_terminal, print_out, spreadsheet_text
+from gputop.commands.shared.refusal import Refusal
 
 if TYPE_CHECKING:
     from gputop.torch_files.trace.memory_timeline import MemoryTimeline
@@ -83,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     output.add_argument("--json", action="store_true", help="one JSON object")
     output.add_argument("--csv", action="store_true", help="the table as CSV: bytes, µs")
-    add_viewer_arguments(parser)
+    add_screen_options(parser.add_argument_group("viewer"))
 
 
 def _column(text: str) -> str:
@@ -147,7 +142,7 @@ def _wants_viewer(options: argparse.Namespace) -> bool:
 
 
 def _view(options: argparse.Namespace) -> int:
-    from gputop.commands.shared.arguments import settings_of
+    from gputop.commands.shared.settings import settings_of
     from gputop.ui.torch_viewers import app
     from gputop.ui.torch_viewers.trace.screen import TorchTraceScreen
 

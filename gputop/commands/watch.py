@@ -9,16 +9,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from gputop.commands.shared.arguments import (
-    Refusal,
-    add_source_options,
-    as_setting,
-    is_terminal,
-    machine_of,
-    only_asked,
-    print_out,
-    settings_of,
-)
+from gputop.commands.shared.machine import machine_of, only_asked
+from gputop.commands.shared.options import add_source_options, as_setting
+from gputop.commands.shared.output import is_terminal, print_out
+from gputop.commands.shared.refusal import Refusal
+from gputop.commands.shared.settings import settings_of
 
 if TYPE_CHECKING:
     from gputop.alarms.conditions import Condition
@@ -199,7 +194,7 @@ def _refuse_unknown(conditions: Iterable[Condition], snapshot: Snapshot) -> None
 
     if unknown := Alarms(conditions).unknown_gpus(snapshot):
         there = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in snapshot.gpus)
-        raise Refusal(f"gpu:{unknown[0]}: no such GPU, or more than one. There are: {there}")
+        raise Refusal(f"gpu:{unknown[0]}: no such GPU, or more than one matches. Available: {there}")
 
 
 # ------------------------------------------------------------------------- for long

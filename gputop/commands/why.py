@@ -13,14 +13,11 @@ import time
 from pathlib import Path
 from typing import Final
 
-from gputop.commands.shared.arguments import (
-    Refusal,
-    add_source_options,
-    is_terminal,
-    machine_of,
-    print_out,
-    settings_of,
-)
+from gputop.commands.shared.machine import machine_of
+from gputop.commands.shared.options import add_source_options
+from gputop.commands.shared.output import is_terminal, print_out
+from gputop.commands.shared.refusal import Refusal
+from gputop.commands.shared.settings import settings_of
 
 INTERVAL: Final = 1.0
 LEAST_SECONDS: Final = 6.0  # a process that has just died is listed for some seconds, and a gap must last to be one
@@ -53,8 +50,8 @@ def _duration(text: str) -> float:
 
 
 def run(options: argparse.Namespace) -> int:
-    from gputop.commands.shared.arguments import only_asked
     from gputop.commands.shared.headless import Headless, say
+    from gputop.commands.shared.machine import only_asked
     from gputop.leaks.finder import LeakFinder
     from gputop.leaks.report import LeakReport
     from gputop.model import ProcessKey, Snapshot

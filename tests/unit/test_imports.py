@@ -45,8 +45,10 @@ def test_version_imports_nothing_of_ours_but_the_command_line() -> None:
             "gputop.cli",
             "gputop.commands",
             "gputop.commands.shared",
-            "gputop.commands.shared.arguments",
+            "gputop.commands.shared.options",
+            "gputop.commands.shared.output",
             "gputop.commands.shared.parsers",
+            "gputop.commands.shared.refusal",
         )
     }
     assert not modules & {*HEAVY, "pynvml", "psutil", "tomllib", "platformdirs", "ctypes"}

@@ -15,11 +15,11 @@ from gputop.sampling.history import History
 from gputop.sampling.snapshot_builder import SnapshotBuilder, assemble
 from gputop.sources.source import Source
 
-PAST: Final = 600.0  # seconds
-STEP: Final = 4.0
+PAST_SECONDS: Final = 600.0
+STEP_SECONDS: Final = 4.0
 TRIALS: Final = 3
-PATIENCE: Final = 0.3  # seconds of computing; a machine that takes longer has a shorter past
-STORIES: Final = frozenset({"lost-gpu", "busy-oom", "slow", "hang", "empty", "no-gpus", "crowd", "thousand"})
+COMPUTING_SECONDS: Final = 0.3  # a machine that takes longer has a shorter past
+WITHOUT_PAST: Final = frozenset({"lost-gpu", "busy-oom", "slow", "hang", "empty", "no-gpus", "crowd", "thousand"})
 
 
 class RewindableClock:
@@ -53,17 +53,17 @@ class RewindableClock:
 
 def remember(source: Source, history: History, clock: RewindableClock) -> None:
     """Fill *history* with what *source*, which lives by *clock*, shows from then until now; later than then where the
-    machine is too slow to compute all of it in :data:`PATIENCE`."""
+    machine is too slow to compute all of it in :data:`COMPUTING_SECONDS`."""
     source.open()
     assembler = SnapshotBuilder()
 
     def read() -> Snapshot:
         readings = [source.read(slot) for slot in range(source.count())]
-        return assemble(clock(), readings, {}, {}, assembler=assembler, interval=STEP)
+        return assemble(clock(), readings, {}, {}, assembler=assembler, interval=STEP_SECONDS)
 
-    affordable = PATIENCE / max(_seconds_of(read) for _ in range(TRIALS))
-    clock.step(clock.behind - max(2, affordable) * STEP)  # what is left out is the oldest: no gap before now
-    while clock.step(STEP):
+    affordable = COMPUTING_SECONDS / max(_seconds_of(read) for _ in range(TRIALS))
+    clock.step(clock.behind - max(2, affordable) * STEP_SECONDS)  # what is left out is the oldest: no gap before now
+    while clock.step(STEP_SECONDS):
         history.add(read())
     clock.catch_up()
     source.close()

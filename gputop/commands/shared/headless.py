@@ -10,14 +10,14 @@ import sys
 from collections.abc import Callable, Collection
 from typing import Final
 
-from gputop.commands.shared.arguments import Machine
+from gputop.commands.shared.machine import Machine
 from gputop.model import Snapshot
 from gputop.sampling.bus import Bus
 from gputop.sampling.history import NoHistory
 from gputop.sampling.messages import SnapshotTaken
 from gputop.sampling.poller import Poller
 
-FIRST_READING: Final = 3.0  # seconds after which it goes on without one: a GPU may hang
+FIRST_READING_SECONDS: Final = 3.0  # after which it goes on without one: a GPU may hang
 
 
 class Headless:
@@ -33,7 +33,7 @@ class Headless:
     def start(self) -> Snapshot | None:
         """The first reading, or None where it takes too long."""
         self.poller.start()
-        first = self.poller.wait_for_first(FIRST_READING)
+        first = self.poller.wait_for_first(FIRST_READING_SECONDS)
         if self.poller.error is not None:
             raise self.poller.error
         return first
@@ -59,7 +59,7 @@ class Headless:
                 if isinstance(message, SnapshotTaken):
                     on_snapshot(message.snapshot)
                 else:  # MessagesLost
-                    say(f"too slow: {getattr(message, 'count', 0)} readings were not looked at")
+                    say(f"too slow: {getattr(message, 'count', 0)} readings were skipped")
             except Exception as error:
                 end(error)
 
@@ -83,9 +83,9 @@ class Headless:
         return 0
 
 
-def say(words: str) -> None:
+def say(message: str) -> None:
     """A line on stderr, from any thread."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):  # nobody reads it, and there is nobody else to tell
-            sys.stderr.write(f"gputop: {words}\n")
+            sys.stderr.write(f"gputop: {message}\n")
             sys.stderr.flush()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from pathlib import Path
 from typing import Any
 
 from gputop import __version__
 from gputop.commands import COMMANDS
-from gputop.commands.shared.arguments import add_source_options, as_setting
+from gputop.commands.shared.options import add_screen_options, add_source_options, as_setting
 
 
 def command_module(name: str) -> Any:
@@ -44,10 +43,7 @@ def main_parser() -> argparse.ArgumentParser:
         type=as_setting("refresh"),
         help="time between readings, with its unit: 500ms, 2s (100ms to 60s)",
     )
-    screen.add_argument("--config", metavar="PATH", type=Path, help="settings file instead of the usual one")
-    screen.add_argument("--ascii", action="store_true", default=None, help="draw with ASCII only")
-    screen.add_argument("--no-color", action="store_true", help="no colours (as NO_COLOR in the environment)")
-    screen.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
+    add_screen_options(screen)
     screen.add_argument("--read-only", action="store_true", help="no way to send a signal to a process")
     screen.add_argument("--print-on-exit", action="store_true", help="leave the last table in the scrollback")
     headless = parser.add_argument_group("without the dashboard")

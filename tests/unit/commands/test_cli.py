@@ -76,7 +76,7 @@ def test_version_and_help_name_themselves() -> None:
         (["--onc"], "unrecognized"),
         (["--demo=nonsense", "--once"], "called 'nonsense'; there are"),
         (["--demo", "--once", "--gpus", "7"], "7: no such GPU"),
-        (["--demo", "--once", "--gpus", "GPU-d95b"], "no such GPU, or more than one. There are: 0 (GPU-"),
+        (["--demo", "--once", "--gpus", "GPU-d95b"], "no such GPU, or more than one matches. Available: 0 (GPU-"),
     ],
 )
 def test_a_wrong_argument_is_told_in_words(arguments: list[str], said: str) -> None:

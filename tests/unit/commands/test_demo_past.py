@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from gputop.commands.shared import demo_past
-from gputop.commands.shared.demo_past import PAST, STEP, RewindableClock, remember
+from gputop.commands.shared.demo_past import PAST_SECONDS, STEP_SECONDS, RewindableClock, remember
 from gputop.model import Snapshot
 from gputop.sampling.history import History
 from gputop.sources.simulated import simulated_machine
@@ -28,7 +28,7 @@ class Recorder(History):
 
 def remembered() -> list[float]:
     clock, history = RewindableClock(), Recorder()
-    clock.rewind(PAST)
+    clock.rewind(PAST_SECONDS)
     remember(simulated_machine("2xh200", 0, clock).source, history, clock)
     return history.times
 
@@ -37,11 +37,11 @@ def remembered() -> list[float]:
 def test_the_chart_of_a_demo_on_a_busy_machine_has_no_hole_before_now(
     monkeypatch: pytest.MonkeyPatch, patience: float
 ) -> None:
-    monkeypatch.setattr(demo_past, "PATIENCE", patience)
+    monkeypatch.setattr(demo_past, "COMPUTING_SECONDS", patience)
     times = remembered()
-    assert all(later - earlier == pytest.approx(STEP, abs=0.01) for earlier, later in pairwise(times))
-    assert time.time() - times[-1] < 2 * STEP
+    assert all(later - earlier == pytest.approx(STEP_SECONDS, abs=0.01) for earlier, later in pairwise(times))
+    assert time.time() - times[-1] < 2 * STEP_SECONDS
     if patience == 3600.0:
-        assert times[-1] - times[0] > PAST - 4 * STEP
+        assert times[-1] - times[0] > PAST_SECONDS - 4 * STEP_SECONDS
     if patience == 0.0:
         assert len(times) <= 2
