@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test lint format bench screenshots clean
+.PHONY: help run demo test coverage lint format bench screenshots build clean
 
 help: ## show these targets
 	@echo "gputop: a dashboard for NVIDIA GPUs"
@@ -44,6 +44,9 @@ demo: $(VENV)/.runs ## the dashboard on a simulated machine
 test: $(VENV)/.tests ## the tests
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
+coverage: $(VENV)/.tests ## the tests, and which lines of gputop they do not reach (.cache/coverage/index.html)
+	$(BIN)/python -m pytest -n 2 --cov --cov-report=term:skip-covered --cov-report=html:.cache/coverage $(ARGS)
+
 lint: $(VENV)/.tests ## style, types, import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -59,6 +62,10 @@ bench: $(VENV)/.tests ## cost and speed beside nvtop and nvitop, on the simulate
 
 screenshots: $(VENV)/.tests ## draw screenshots/ anew
 	$(BIN)/python screenshots/make.py $(ARGS)
+
+build: $(VENV)/.tests ## dist/: the wheel and the source archive
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
 
 clean: ## remove what was made here
 	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build *.egg-info
