@@ -121,7 +121,12 @@ async def viewer_svg(picture: ViewerPicture) -> str:
         await pilot.press(*picture.keys)
         for _ in range(6):
             await pilot.pause(0.12)
-        return app.export_screenshot(title="gputop")
+        return _neutral(app.export_screenshot(title="gputop"))
+
+
+def _neutral(text: str) -> str:
+    """Without the folder of the machine that the file was made on; of the same length, so that nothing moves."""
+    return text.replace("/work/main/", "/home/user/")
 
 
 async def svg(picture: Picture) -> str:
@@ -152,7 +157,9 @@ async def svg(picture: Picture) -> str:
     poller = Poller(machine.source, machine.host, Bus(), 0.5, history, clock=lambda: clock[0])  # never started
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(refresh=0.5, **dict(picture.settings))
-        app = GputopApp(poller, Bus(), history, settings, Path(folder) / "config.toml", (), machine.signals)
+        os.environ["HOME"] = folder  # shown as ~
+        config = Path(folder) / ".config" / "gputop" / "config.toml"
+        app = GputopApp(poller, Bus(), history, settings, config, (), machine.signals)
         async with app.run_test(size=picture.size) as pilot:
             while clock[0] < NOW:
                 clock[0] += 1.0
