@@ -31,11 +31,11 @@ from gputop.sampling.snapshot_builder import SnapshotBuilder, assemble  # noqa: 
 from gputop.settings import Settings  # noqa: E402
 from gputop.sources.simulated import simulated_machine  # noqa: E402
 from gputop.ui.app import GputopApp  # noqa: E402
+from gputop.ui.toolkit.view import View  # noqa: E402
 from gputop.ui.torch_viewers.app import ViewerApp  # noqa: E402
 from gputop.ui.torch_viewers.screen import ViewerScreen  # noqa: E402
 from gputop.ui.torch_viewers.snapshot.screen import TorchSnapshotScreen  # noqa: E402
 from gputop.ui.torch_viewers.trace.screen import TorchTraceScreen  # noqa: E402
-from gputop.ui.view import View  # noqa: E402
 
 HERE = Path(__file__).parent
 NOW = 1796047351.0  # 14:02:31 on 30 November 2026

@@ -16,6 +16,7 @@ from textual.filter import LineFilter
 from textual.screen import Screen
 
 from gputop import settings_file
+from gputop.alarms.raised import RaisedAlarms
 from gputop.leaks.process_context import Investigator
 from gputop.model import Snapshot
 from gputop.sampling.bus import Bus
@@ -28,14 +29,13 @@ from gputop.text import unicode_works
 from gputop.ui import exit_signals
 from gputop.ui.dashboard import Dashboard
 from gputop.ui.insight import Insight
-from gputop.ui.leaks.raised_alarms import RaisedAlarms
 from gputop.ui.messages import GpuEvent, ReportArrived, SnapshotArrived
 from gputop.ui.toolkit import plain_widgets
 from gputop.ui.toolkit.crash import ReportingApp
 from gputop.ui.toolkit.glyphs import ASCII, UNICODE
 from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.toolkit.palette import THEMES, Palette, theme_to_show
-from gputop.ui.view import View
+from gputop.ui.toolkit.view import View
 
 if TYPE_CHECKING:
     from gputop.sampling.player import Player

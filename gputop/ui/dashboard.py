@@ -13,9 +13,9 @@ from gputop import units
 from gputop.model import Snapshot
 from gputop.model.chart_metrics import CHART_METRICS
 from gputop.model.selection import only
+from gputop.sampling.detail_history import DetailHistory
 from gputop.ui.footer import Footer
 from gputop.ui.gpus.area import GpuArea
-from gputop.ui.gpus.detail_history import DetailHistory
 from gputop.ui.header import Header, HostLine, problem_line
 from gputop.ui.keys import KEYS, Key
 from gputop.ui.layout import LEAST_HEIGHT, LEAST_WIDTH, ScreenLayout, plan
@@ -25,7 +25,7 @@ from gputop.ui.replay.looking_back import HistoryUntil, LookingBack
 from gputop.ui.toolkit import exact_output
 from gputop.ui.toolkit.cells import fit
 from gputop.ui.toolkit.line_widget import LineWidget
-from gputop.ui.view import View
+from gputop.ui.toolkit.view import View
 
 if TYPE_CHECKING:
     from gputop.ui.app import GputopApp

@@ -10,7 +10,7 @@ from gputop.model import Host, Snapshot
 from gputop.ui.gpus.parts import short_name
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.line_widget import LineWidget
-from gputop.ui.view import View
+from gputop.ui.toolkit.view import View
 
 
 class Header(LineWidget):

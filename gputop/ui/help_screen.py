@@ -13,8 +13,8 @@ from gputop.ui.keys import KEYS, Key
 from gputop.ui.processes.columns import COLUMNS
 from gputop.ui.toolkit.cells import Line, fit
 from gputop.ui.toolkit.scrolling_page import Part, ScrollingPage
+from gputop.ui.toolkit.view import View
 from gputop.ui.toolkit.wrap import wrap
-from gputop.ui.view import View
 
 _FIGURES: Final = (
     ("GPU %", "Share of the last moment in which at least one kernel ran (utilization.gpu). "

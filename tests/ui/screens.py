@@ -18,7 +18,7 @@ from gputop.ui.keys import TORN
 from gputop.ui.toolkit.glyphs import UNICODE
 from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.toolkit.palette import DARK, THEMES
-from gputop.ui.view import View
+from gputop.ui.toolkit.view import View
 
 VIEW = View(DEFAULTS, UNICODE)
 

@@ -11,16 +11,16 @@ import pytest
 
 from gputop.model import Gpu, GpuProcess, MigInstance, Severity, Snapshot, Xid, clean_text, replace
 from gputop.procfs.host_reader import ProcessDetails
+from gputop.sampling.detail_history import MOST, DetailHistory
 from gputop.sampling.history import History
 from gputop.sampling.snapshot_builder import SnapshotBuilder, assemble
 from gputop.signals.protocol import Target
 from gputop.sources.simulated import simulated_machine
-from gputop.ui.gpus.detail_history import MOST, DetailHistory
 from gputop.ui.gpus.details_screen import GpuScreen
 from gputop.ui.kill.screen import KillScreen
 from gputop.ui.processes.details_screen import ProcessScreen
 from gputop.ui.toolkit.glyphs import ASCII
-from gputop.ui.view import View
+from gputop.ui.toolkit.view import View
 from tests.ui.screens import TORN_KEYS, VIEW, flat, showing, until
 from tests.ui.test_help_screen import whole_text
 from tests.unit.ui.process_data import GIB, TAKEN_AT, facts, gpu, process

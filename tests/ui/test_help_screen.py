@@ -10,7 +10,7 @@ from gputop.ui.keys import KEYS
 from gputop.ui.processes.columns import COLUMNS
 from gputop.ui.processes.sort_screen import SortScreen
 from gputop.ui.toolkit.glyphs import ASCII
-from gputop.ui.view import View
+from gputop.ui.toolkit.view import View
 from tests.ui.screens import TORN_KEYS, VIEW, Stage, flat, showing, strike
 
 

@@ -23,7 +23,7 @@ from gputop.ui.toolkit.cells import line_width
 from gputop.ui.toolkit.glyphs import ASCII, UNICODE
 from gputop.ui.toolkit.line_widget import changed_regions
 from gputop.ui.toolkit.palette import THEMES
-from gputop.ui.view import View
+from gputop.ui.toolkit.view import View
 
 GIB = 1024**3
 T0 = 1_796_000_000.0

@@ -19,7 +19,7 @@ from gputop.signals.scope import RelatedProcesses
 from gputop.signals.sender import ProcSignals
 from gputop.ui.kill.screen import KillScreen
 from gputop.ui.toolkit.glyphs import ASCII
-from gputop.ui.view import View
+from gputop.ui.toolkit.view import View
 from tests.ui.screens import TORN_KEYS, VIEW, flat, showing, until
 from tests.unit.children import child, key_of
 from tests.unit.ui.process_data import gpu, process

@@ -20,7 +20,7 @@ from gputop.ui.kill.screen import KillScreen
 from gputop.ui.leaks import screen as leaks_screen
 from gputop.ui.leaks.screen import LeaksScreen
 from gputop.ui.toolkit.glyphs import ASCII
-from gputop.ui.view import View
+from gputop.ui.toolkit.view import View
 from tests.ui.screens import TORN_KEYS, VIEW, flat, showing
 from tests.unit.ui.process_data import GIB, TAKEN_AT, facts, gpu, process, snapshot
 

@@ -17,7 +17,7 @@ from gputop.settings import DEFAULTS
 from gputop.ui.processes.table import ProcessTable
 from gputop.ui.toolkit.glyphs import UNICODE
 from gputop.ui.toolkit.palette import DARK
-from gputop.ui.view import View
+from gputop.ui.toolkit.view import View
 from tests.unit.ui.process_data import GIB, process, snapshot
 
 VIEW = View(DEFAULTS, UNICODE)

@@ -13,9 +13,9 @@ from textual.pilot import Pilot
 
 from gputop.settings import DEFAULTS
 from gputop.ui.toolkit.glyphs import ASCII, UNICODE
+from gputop.ui.toolkit.view import View
 from gputop.ui.torch_viewers.app import ViewerApp
 from gputop.ui.torch_viewers.snapshot.screen import TorchSnapshotScreen
-from gputop.ui.view import View
 from tests.ui.screens import TORN_KEYS, VIEW, Stage, showing, until
 from tests.unit.torch_files import allocator_simulator as sim
 from tests.unit.torch_files.allocator_simulator import MIB, Allocator

@@ -15,9 +15,9 @@ from textual.pilot import Pilot
 
 from gputop.settings import DEFAULTS
 from gputop.ui.toolkit.glyphs import ASCII
+from gputop.ui.toolkit.view import View
 from gputop.ui.torch_viewers.app import ViewerApp
 from gputop.ui.torch_viewers.trace.screen import TorchTraceScreen
-from gputop.ui.view import View
 from tests.ui.screens import TORN_KEYS, VIEW, Stage, flat, showing, until
 
 H200 = Path(__file__).resolve().parents[1] / "data" / "h200"

@@ -25,7 +25,7 @@ from gputop.ui.chart.scale import TimeAxis
 from gputop.ui.toolkit.cells import Line, Span, line_width, width
 from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.toolkit.palette import gpu_role
-from gputop.ui.view import View
+from gputop.ui.toolkit.view import View
 
 LEAST_PANE_WIDTH: Final = 50
 LEAST_PANE_HEIGHT: Final = 7

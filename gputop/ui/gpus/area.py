@@ -18,7 +18,7 @@ from gputop.ui.gpus.remarks import memory_parts
 from gputop.ui.layout import ScreenLayout
 from gputop.ui.toolkit.cells import Line, fit
 from gputop.ui.toolkit.line_widget import LineWidget
-from gputop.ui.view import View
+from gputop.ui.toolkit.view import View
 
 
 def held_by(report: LeakReport, uuid: str) -> str:

@@ -12,7 +12,7 @@ from gputop.ui.layout import TALL_CARD_LINES
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.glyphs import gauge
 from gputop.ui.toolkit.palette import load_role
-from gputop.ui.view import View
+from gputop.ui.toolkit.view import View
 
 CURVE_LINES: Final = 3
 

@@ -9,16 +9,16 @@ from typing import Final
 from gputop import units
 from gputop.leaks.report import LeakReport
 from gputop.model import Gpu, GpuFacts, Severity, Snapshot, event_reasons
+from gputop.sampling.detail_history import DetailHistory
 from gputop.sampling.history import History
-from gputop.ui.gpus.detail_history import DetailHistory
 from gputop.ui.gpus.parts import tall_sparkline
 from gputop.ui.leaks.text import about_gap, about_holders
 from gputop.ui.toolkit.cells import Line, Span, fit
 from gputop.ui.toolkit.glyphs import gauge
 from gputop.ui.toolkit.palette import gpu_role, load_role, soft_role
 from gputop.ui.toolkit.scrolling_page import Part, field, spread
+from gputop.ui.toolkit.view import View
 from gputop.ui.toolkit.wrap import wrap
-from gputop.ui.view import View
 
 _SEVERITY: Final = {
     Severity.NORMAL: ("dim", ""),

@@ -23,7 +23,7 @@ from gputop.ui.gpus.remarks import Remark, memory_remark, remarks
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.glyphs import gauge
 from gputop.ui.toolkit.palette import load_role
-from gputop.ui.view import View
+from gputop.ui.toolkit.view import View
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from gputop.ui.gpus.remarks import STYLE_OF, MemoryParts, severity_of, temperatu
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.glyphs import Glyphs, levels
 from gputop.ui.toolkit.palette import gpu_role, load_role, soft_role
-from gputop.ui.view import View
+from gputop.ui.toolkit.view import View
 
 
 @dataclass(frozen=True, slots=True)

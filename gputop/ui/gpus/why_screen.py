@@ -12,8 +12,8 @@ from gputop.sampling.history import History
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.toolkit.scrolling_page import Part, ScrollingPage
+from gputop.ui.toolkit.view import View
 from gputop.ui.toolkit.wrap import wrap
-from gputop.ui.view import View
 from gputop.why.diagnosis import ObservedTrend, diagnose, headline
 
 _LOOK: Final = 1.0  # seconds

@@ -17,7 +17,7 @@ from gputop.signals.terminations import Terminations
 from gputop.ui.toolkit.cells import Line, fit
 from gputop.ui.toolkit.frame import on
 from gputop.ui.toolkit.text_entry import Entry
-from gputop.ui.view import View
+from gputop.ui.toolkit.view import View
 
 
 class SignalChoice(NamedTuple):

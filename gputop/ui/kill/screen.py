@@ -25,7 +25,7 @@ from gputop.ui.toolkit.background import in_background
 from gputop.ui.toolkit.cells import Line, fit, width
 from gputop.ui.toolkit.dialog import Dialog
 from gputop.ui.toolkit.frame import Hint, on
-from gputop.ui.view import View
+from gputop.ui.toolkit.view import View
 
 _TICK: Final = 0.1
 

@@ -14,8 +14,8 @@ from gputop.signals.termination_state import ProcessTermination, TerminationStat
 from gputop.signals.terminations import Terminations
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.palette import gpu_role
+from gputop.ui.toolkit.view import View
 from gputop.ui.toolkit.wrap import wrap
-from gputop.ui.view import View
 
 _STYLES: Final = {
     TerminationState.WAITING: "dim",

@@ -25,8 +25,8 @@ from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.exact_output import install
 from gputop.ui.toolkit.frame import Hint, clip, hint_line, on, shown
 from gputop.ui.toolkit.line_widget import LineWidget
+from gputop.ui.toolkit.view import View
 from gputop.ui.toolkit.wrap import wrap
-from gputop.ui.view import View
 
 Entry = LeakVerdict | UnattributedMemory
 

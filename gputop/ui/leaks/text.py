@@ -7,8 +7,8 @@ from gputop.leaks.report import DeadPid, LeakReport, UnattributedMemory
 from gputop.model import LeakVerdict
 from gputop.ui.processes.lines import VERDICT_ROLES
 from gputop.ui.toolkit.cells import Line
+from gputop.ui.toolkit.view import View
 from gputop.ui.toolkit.wrap import wrap
-from gputop.ui.view import View
 
 
 def about_verdict(verdict: LeakVerdict, report: LeakReport, view: View, cells: int) -> list[Line]:

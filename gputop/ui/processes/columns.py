@@ -16,7 +16,7 @@ from gputop.settings import Thresholds
 from gputop.ui.processes.listing.row import ProcessRow, place_of
 from gputop.ui.processes.mark import Mark
 from gputop.ui.toolkit.palette import gpu_role
-from gputop.ui.view import View
+from gputop.ui.toolkit.view import View
 
 Cell = tuple[str, str]
 """Text and its role."""

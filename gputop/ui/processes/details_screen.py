@@ -11,9 +11,9 @@ from gputop.leaks.report import DeadPid, LeakReport
 from gputop.model import GpuProcess, HostFacts, ProcessKey, Snapshot
 from gputop.model.owner import Owner
 from gputop.procfs.host_reader import ProcessDetails
+from gputop.sampling.detail_history import DetailHistory
 from gputop.signals.protocol import Signals, Target
 from gputop.signals.scope import SignalScope
-from gputop.ui.gpus.detail_history import DetailHistory
 from gputop.ui.gpus.parts import tall_sparkline
 from gputop.ui.insight import Insight
 from gputop.ui.kill.targets import holders_as_targets
@@ -24,8 +24,8 @@ from gputop.ui.toolkit.cells import Line, Span, fit
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.toolkit.palette import gpu_role, soft_role
 from gputop.ui.toolkit.scrolling_page import Part, ScrollingPage, field
+from gputop.ui.toolkit.view import View
 from gputop.ui.toolkit.wrap import wrap
-from gputop.ui.view import View
 
 _LOOK: Final = 0.2  # seconds
 _FETCH: Final = 2.0

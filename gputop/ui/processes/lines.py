@@ -11,7 +11,7 @@ from gputop.ui.processes.listing.row import ProcessRow
 from gputop.ui.processes.mark import Mark
 from gputop.ui.toolkit.cells import Line, Span, fit, line_width, width
 from gputop.ui.toolkit.glyphs import ASCII
-from gputop.ui.view import View
+from gputop.ui.toolkit.view import View
 
 _ASCII_BRANCHES: Final = str.maketrans({"├": "|", "│": "|", "└": "`"})
 _KEPT_MOST: Final = 2048  # lines

@@ -11,7 +11,7 @@ from gputop.ui.processes.columns import COLUMNS
 from gputop.ui.toolkit.cells import Line, fit
 from gputop.ui.toolkit.dialog import Dialog
 from gputop.ui.toolkit.frame import Hint, on
-from gputop.ui.view import View
+from gputop.ui.toolkit.view import View
 
 Order = tuple[str, bool]
 """The column's id, and whether its natural order is turned about."""

@@ -12,7 +12,7 @@ from gputop.ui.processes.listing.rows import TableRows
 from gputop.ui.processes.mark import Mark
 from gputop.ui.processes.tags import Tags
 from gputop.ui.toolkit.cells import Span
-from gputop.ui.view import View
+from gputop.ui.toolkit.view import View
 
 
 def what_is_shown(

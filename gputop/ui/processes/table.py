@@ -23,7 +23,7 @@ from gputop.ui.processes.status import what_changed, what_is_beyond, what_is_sho
 from gputop.ui.processes.tags import Tags, Targets, targets
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.line_widget import LineWidget
-from gputop.ui.view import View
+from gputop.ui.toolkit.view import View
 
 _SIDEWAYS: Final = 8  # cells
 _WHEEL: Final = 3  # rows

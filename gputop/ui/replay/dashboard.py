@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import Binding
 
 from gputop.model import Snapshot
+from gputop.sampling.detail_history import DetailHistory
 from gputop.ui.dashboard import FAR_SECONDS, Dashboard
-from gputop.ui.gpus.detail_history import DetailHistory
 from gputop.ui.keys import REPLAY_KEYS, Key
 
 if TYPE_CHECKING:

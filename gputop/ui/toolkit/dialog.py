@@ -13,7 +13,7 @@ from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.exact_output import install
 from gputop.ui.toolkit.frame import Hint, framed, shown
 from gputop.ui.toolkit.line_widget import LineWidget
-from gputop.ui.view import View
+from gputop.ui.toolkit.view import View
 
 ResultT = TypeVar("ResultT")
 

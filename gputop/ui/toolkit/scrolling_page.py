@@ -14,8 +14,8 @@ from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.exact_output import install
 from gputop.ui.toolkit.frame import Hint, beside, clip, hint_line, shown, thumb
 from gputop.ui.toolkit.line_widget import LineWidget
+from gputop.ui.toolkit.view import View
 from gputop.ui.toolkit.wrap import wrap
-from gputop.ui.view import View
 
 ResultT = TypeVar("ResultT")
 _LEAST_COLUMN = 56  # cells from which on two sections stand side by side

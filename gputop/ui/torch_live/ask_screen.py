@@ -17,8 +17,8 @@ from gputop.ui.toolkit.background import in_background
 from gputop.ui.toolkit.cells import Line, fit
 from gputop.ui.toolkit.dialog import Dialog
 from gputop.ui.toolkit.frame import Hint
+from gputop.ui.toolkit.view import View
 from gputop.ui.toolkit.wrap import wrap
-from gputop.ui.view import View
 
 _LOOK_SECONDS: Final = 0.2
 _SLOW_SECONDS: Final = 10.0  # seconds without an answer after which it is said what that may mean

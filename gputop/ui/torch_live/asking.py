@@ -9,7 +9,7 @@ from typing import Any
 from textual.app import App
 
 from gputop.model import GpuProcess, Snapshot
-from gputop.ui.view import View
+from gputop.ui.toolkit.view import View
 
 
 def ask_process(app: App[Any], process: GpuProcess, snapshot_of: Callable[[], Snapshot | None], view: View) -> None:

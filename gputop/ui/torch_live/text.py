@@ -13,7 +13,7 @@ from gputop.ui.gpus.parts import tall_sparkline
 from gputop.ui.toolkit.cells import Line, Span, fit
 from gputop.ui.toolkit.palette import gpu_role, soft_role
 from gputop.ui.toolkit.scrolling_page import field, spread
-from gputop.ui.view import View
+from gputop.ui.toolkit.view import View
 
 _LABEL_CELLS: Final = 16
 

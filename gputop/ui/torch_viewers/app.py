@@ -17,8 +17,8 @@ from gputop.ui.toolkit.crash import ReportingApp
 from gputop.ui.toolkit.glyphs import ASCII, UNICODE
 from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.toolkit.palette import THEMES, Palette, theme_to_show
+from gputop.ui.toolkit.view import View
 from gputop.ui.torch_viewers.screen import ViewerScreen
-from gputop.ui.view import View
 
 
 def run(make: Callable[[View], ViewerScreen[Any]], settings: Settings) -> int:

@@ -11,9 +11,9 @@ from itertools import pairwise
 
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.frame import Hint
+from gputop.ui.toolkit.view import View
 from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.torch_viewers.pane import Pane
-from gputop.ui.view import View
 from gputop.units.fine import size
 
 _AXIS_CELLS = 9  # cells of the labels at the left

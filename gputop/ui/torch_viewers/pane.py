@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.frame import Hint, clip, on, thumb
+from gputop.ui.toolkit.view import View
 from gputop.ui.toolkit.wrap import wrap
-from gputop.ui.view import View
 
 
 class Pane:

@@ -17,10 +17,10 @@ from gputop.ui.toolkit.exact_output import install
 from gputop.ui.toolkit.frame import Hint, clip, hint_line, shown
 from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.toolkit.text_entry import Entry
+from gputop.ui.toolkit.view import View
 from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.torch_viewers.curve_pane import CurvePane
 from gputop.ui.torch_viewers.pane import Pane, TextPane
-from gputop.ui.view import View
 
 _IDLE_SECONDS: Final = 0.12  # seconds without a key after which what takes longer is computed
 _LEAST: Final = (40, 8)

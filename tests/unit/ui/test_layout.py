@@ -20,7 +20,7 @@ from gputop.ui.keys import KEYS, TORN
 from gputop.ui.layout import LEAST_HEIGHT, LEAST_WIDTH, plan
 from gputop.ui.toolkit.cells import fit, line_width, skip, width
 from gputop.ui.toolkit.glyphs import ASCII, UNICODE, asciify, gauge
-from gputop.ui.view import View
+from gputop.ui.toolkit.view import View
 
 SIZES = st.tuples(st.integers(LEAST_WIDTH, 320), st.integers(LEAST_HEIGHT, 120))
 NAMES = st.text(max_size=60).map(clean_text)

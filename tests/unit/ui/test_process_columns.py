@@ -19,7 +19,7 @@ from gputop.ui.processes.listing.rows import ProcessRows
 from gputop.ui.toolkit.cells import Line, line_width
 from gputop.ui.toolkit.glyphs import ASCII, UNICODE, asciify
 from gputop.ui.toolkit.line_widget import changed_regions
-from gputop.ui.view import View
+from gputop.ui.toolkit.view import View
 from tests.unit.ui.process_data import GIB, TAKEN_AT, facts, gpu, process, snapshot
 
 VIEW = View(DEFAULTS, UNICODE)

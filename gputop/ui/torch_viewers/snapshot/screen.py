@@ -11,6 +11,7 @@ from gputop.torch_files.snapshot.groups import TERMS
 from gputop.torch_files.snapshot.memory_snapshot import MemorySnapshot, UnreadableFile, open_snapshot
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.frame import Hint
+from gputop.ui.toolkit.view import View
 from gputop.ui.torch_viewers.screen import ViewerScreen
 from gputop.ui.torch_viewers.snapshot.allocations import AllocationsPane
 from gputop.ui.torch_viewers.snapshot.lists import DiffPane, LeaksPane, OomPane, SegmentsPane
@@ -18,7 +19,6 @@ from gputop.ui.torch_viewers.snapshot.overview import OverviewPane
 from gputop.ui.torch_viewers.snapshot.pane import SnapshotPane
 from gputop.ui.torch_viewers.snapshot.state import TorchState
 from gputop.ui.torch_viewers.snapshot.timeline import TimelinePane
-from gputop.ui.view import View
 from gputop.units.fine import size
 
 _PANES: Final = (OverviewPane, TimelinePane, AllocationsPane, LeaksPane, SegmentsPane, OomPane, DiffPane)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from gputop.torch_files.snapshot.groups import AllocationFilter, StackGroup, by_stack, parse_filter
 from gputop.torch_files.snapshot.memory_snapshot import DeviceSnapshot, MemorySnapshot
-from gputop.ui.view import View
+from gputop.ui.toolkit.view import View
 
 T = TypeVar("T")
 _KEPT = 64  # results, the newest

@@ -13,6 +13,7 @@ from gputop.torch_files.trace.profiler_trace import open_profile
 from gputop.ui.toolkit.background import in_background
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.frame import Hint
+from gputop.ui.toolkit.view import View
 from gputop.ui.torch_viewers.pane import Pane
 from gputop.ui.torch_viewers.screen import ViewerScreen
 from gputop.ui.torch_viewers.trace.memory import TraceMemoryPane
@@ -20,7 +21,6 @@ from gputop.ui.torch_viewers.trace.ops import OpsPane
 from gputop.ui.torch_viewers.trace.overview import TraceOverviewPane
 from gputop.ui.torch_viewers.trace.state import Peaks, TraceState
 from gputop.ui.torch_viewers.trace.timeline_panes import CategoriesPane
-from gputop.ui.view import View
 from gputop.units.fine import size
 
 Opened = Peaks | MemoryTimeline

@@ -9,7 +9,7 @@ from gputop.torch_files.trace.callers import FUNCTION
 from gputop.torch_files.trace.memory_curve import MemoryCurve
 from gputop.torch_files.trace.op_table import OpRow
 from gputop.torch_files.trace.profiler_trace import Held, ProfilerTrace
-from gputop.ui.view import View
+from gputop.ui.toolkit.view import View
 
 Background = Callable[[Callable[[], Any], Callable[[Any], None]], None]
 """Runs its first argument in a thread, then the second with the result on the event loop, and draws."""

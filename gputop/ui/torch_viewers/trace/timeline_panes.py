@@ -6,8 +6,8 @@ from collections.abc import Hashable
 
 from gputop.torch_files.trace.memory_timeline import CATEGORIES, MemoryTimeline
 from gputop.ui.toolkit.cells import Line, fit
+from gputop.ui.toolkit.view import View
 from gputop.ui.torch_viewers.curve_pane import CurvePane
-from gputop.ui.view import View
 from gputop.units.fine import milliseconds, percent, size
 
 _NAME_CELLS = 18
