@@ -14,31 +14,14 @@ from typing import Any, Final, NamedTuple
 from gputop import units
 from gputop.model import clean_text
 from gputop.model.chart_metrics import CHART_METRICS
+from gputop.model.columns import COLUMNS
 
 REFRESH_MIN: Final = 0.1
 REFRESH_MAX: Final = 60.0
 REFRESH_PRESETS: Final = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 
-#: Columns of the process table.
-COLUMNS: Final = (
-    "gpu",
-    "pid",
-    "user",
-    "type",
-    "gpu_mem",
-    "gpu_mem_percent",
-    "sm",
-    "mem_bw",
-    "enc",
-    "dec",
-    "cpu",
-    "host_mem",
-    "threads",
-    "state",
-    "age",
-    "where",
-    "command",
-)
+#: What the process table can be grouped by.
+GROUPS: Final = ("none", "user", "job", "container", "gpu")
 #: Seconds a history chart can span.
 CHART_WINDOWS: Final = (60, 300, 600, 1800, 3600)
 
@@ -218,9 +201,7 @@ class Settings:
     sort: str = _setting("gpu_mem", _one_of(*COLUMNS), "column the process table is sorted by")
     sort_reverse: bool = _setting(False, _switch, "turn the column's natural order (largest first) about")
     tree: bool = _setting(False, _switch, "processes as a tree")
-    group: str = _setting(
-        "none", _one_of("none", "user", "job", "container", "gpu"), "what processes are grouped by, with subtotals"
-    )
+    group: str = _setting("none", _one_of(*GROUPS), "what processes are grouped by, with subtotals")
     exited_minutes: int = _setting(5, _whole(0, 1440), "minutes for which processes that exited stay in the table")
     kill_grace: int = _setting(10, _whole(1, 600), "seconds between SIGTERM and SIGKILL where both are chosen")
 

@@ -18,7 +18,8 @@ from typing import Any, Final
 from gputop import locations
 from gputop.model import clean_text
 from gputop.model.chart_metrics import CHART_METRICS
-from gputop.settings import COLUMNS, DEFAULTS, NAMES, Settings, check
+from gputop.model.columns import COLUMNS
+from gputop.settings import DEFAULTS, NAMES, Settings, check
 
 _LOCK_WAIT: Final = 2.0  # seconds; a lock that is not had by then is done without
 

@@ -7,10 +7,10 @@ from typing import ClassVar, Final
 
 from gputop import __version__
 from gputop.model import EVENT_REASONS, Severity
+from gputop.model.columns import COLUMNS
 from gputop.sampling.journal import Kind
 from gputop.ui.chart.events import LETTERS
 from gputop.ui.keys import KEYS, Key
-from gputop.ui.processes.columns import COLUMNS
 from gputop.ui.toolkit.cells import Line, fit
 from gputop.ui.toolkit.scrolling_page import Part, ScrollingPage
 from gputop.ui.toolkit.view import View

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gputop.model.columns import COLUMNS
 from gputop.settings import DEFAULTS
 from gputop.ui.help_screen import HelpScreen
 from gputop.ui.keys import KEYS
-from gputop.ui.processes.columns import COLUMNS
 from gputop.ui.processes.sort_screen import SortScreen
 from gputop.ui.toolkit.glyphs import ASCII
 from gputop.ui.toolkit.view import View

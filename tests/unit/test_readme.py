@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from gputop.model.chart_metrics import CHART_METRICS
-from gputop.settings import CHART_WINDOWS, COLUMNS, DEFAULTS, NAMES, help_of
+from gputop.model.columns import COLUMNS
+from gputop.settings import CHART_WINDOWS, DEFAULTS, NAMES, help_of
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()

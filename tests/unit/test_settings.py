@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.model.chart_metrics import CHART_METRICS
-from gputop.settings import CHART_WINDOWS, COLUMNS, DEFAULTS, NAMES, Settings, Thresholds, help_of
+from gputop.model.columns import COLUMNS
+from gputop.settings import CHART_WINDOWS, DEFAULTS, NAMES, Settings, Thresholds, help_of
 from gputop.settings_file import SettingsError, load, save
 
 
@@ -50,8 +51,8 @@ valid_settings = st.builds(
     ascii=st.none() | st.booleans(),
     mouse=st.booleans(),
     show_chart=st.booleans(),
-    columns=some_of(COLUMNS),
-    sort=st.sampled_from(COLUMNS),
+    columns=some_of(tuple(COLUMNS)),
+    sort=st.sampled_from(list(COLUMNS)),
     sort_reverse=st.booleans(),
     tree=st.booleans(),
     chart_metrics=some_of(tuple(CHART_METRICS)),

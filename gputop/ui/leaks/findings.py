@@ -11,12 +11,12 @@ from gputop import units
 from gputop.leaks.report import DeadPid, LeakReport
 from gputop.model import Snapshot, Verdict
 from gputop.sampling.journal import ExitedProcess, Kind
+from gputop.settings import GROUPS
 from gputop.signals.scope import SignalScope
 from gputop.ui.footer import Footer
 from gputop.ui.gpus.area import GpuArea
 from gputop.ui.kill.targets import HoldersAsTargets, holders_as_targets
 from gputop.ui.processes.annotations import Annotation
-from gputop.ui.processes.listing.groups import GROUPS
 from gputop.ui.processes.listing.row import ProcessRow
 from gputop.ui.processes.mark import Mark
 from gputop.ui.processes.table import ProcessTable

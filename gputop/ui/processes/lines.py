@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from gputop.model import Verdict
-from gputop.ui.processes.columns import CellContext, TableLayout
+from gputop.ui.processes.cells import CELLS, CellContext
+from gputop.ui.processes.column_layout import TableLayout
 from gputop.ui.processes.command import cell_spans, clip, cut, spans_width
 from gputop.ui.processes.listing.row import ProcessRow
 from gputop.ui.processes.mark import Mark
@@ -78,7 +79,7 @@ class RowPainter:
         fixed, scrolling = cell_spans(row)
         return spans_width(scrolling) + spans_width(fixed) - self.layout.command_cells
 
-    def _draw(self, row: ProcessRow, moment: CellContext, surface: str, tagged: bool) -> Line:
+    def _draw(self, row: ProcessRow, context: CellContext, surface: str, tagged: bool) -> Line:
         spans: list[Span] = [("*" if tagged else " ", f"accent{surface}")]
         add = spans.append
         taken = 1
@@ -90,7 +91,7 @@ class RowPainter:
                     add((" ", f"dim{surface}"))
                 spans += self._command(row, cells, surface)
             else:
-                text, role = column.cell(row, moment)
+                text, role = CELLS[column.id](row, context)
                 length = len(text)
                 if text.isascii() and length <= cells:
                     text = text.rjust(cells) if column.right else text.ljust(cells)

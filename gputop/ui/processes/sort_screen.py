@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from textual import events
 
-from gputop.ui.processes.columns import COLUMNS
+from gputop.model.columns import COLUMNS
 from gputop.ui.toolkit.cells import Line, fit
 from gputop.ui.toolkit.dialog import Dialog
 from gputop.ui.toolkit.frame import Hint, on

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gputop import units
 from gputop.model import Snapshot
 from gputop.settings import DEFAULTS
-from gputop.ui.processes.columns import TableLayout
+from gputop.ui.processes.column_layout import TableLayout
 from gputop.ui.processes.listing.filter import ProcessFilter
 from gputop.ui.processes.listing.row import ProcessRow, added
 from gputop.ui.processes.listing.rows import TableRows

@@ -10,8 +10,10 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from gputop.model import GpuProcess, Snapshot
+from gputop.model.columns import COLUMNS
 from gputop.ui.processes.annotations import Annotations
-from gputop.ui.processes.columns import COLUMNS, TableLayout, lay_out, place
+from gputop.ui.processes.cells import place
+from gputop.ui.processes.column_layout import TableLayout, lay_out
 from gputop.ui.processes.cursor import Cursor
 from gputop.ui.processes.lines import RowPainter, heading, message, status
 from gputop.ui.processes.listing.filter import ProcessFilter
@@ -125,7 +127,7 @@ class ProcessTable(LineWidget):
     def wants_all(self) -> bool:
         """Whether the order or the filter depends on what the host says about processes out of sight."""
         order = self._order
-        return order.tree or bool(order.group) or COLUMNS[order.column].from_host or self._filter.reads_host
+        return order.tree or bool(order.group) or COLUMNS[order.column].of_host is not None or self._filter.reads_host
 
     @property
     def cursor_row(self) -> ProcessRow | None:

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 from gputop import units
 from gputop.model import Gpu
 from gputop.model.chart_metrics import CHART_METRICS, ChartMetric
+from gputop.model.columns import COLUMNS
 from gputop.model.selection import find
 from gputop.settings import DEFAULTS, REFRESH_PRESETS, Settings, Thresholds, check_refresh, help_of
-from gputop.ui.processes.columns import COLUMNS
 
 
 class Option:

@@ -7,9 +7,8 @@ from typing import Final, NamedTuple
 
 from gputop.model import Gpu
 from gputop.model.chart_metrics import CHART_METRICS
-from gputop.settings import CHART_WINDOWS
-from gputop.ui.processes.columns import COLUMNS
-from gputop.ui.processes.listing.groups import GROUPS
+from gputop.model.columns import COLUMNS
+from gputop.settings import CHART_WINDOWS, GROUPS
 from gputop.ui.settings.leak_options import Amount, leak_options
 from gputop.ui.settings.options import (
     Choice,

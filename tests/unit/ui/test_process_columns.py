@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputop.model import GpuProcess, HostFacts, ProcessKey, clean_text, replace
-from gputop.settings import COLUMNS as NAMES
+from gputop.model.columns import COLUMNS
 from gputop.settings import DEFAULTS
-from gputop.ui.processes.columns import COLUMNS, lay_out
+from gputop.ui.processes.column_layout import lay_out
 from gputop.ui.processes.command import clip, command_spans, spans_width
 from gputop.ui.processes.lines import RowPainter, heading, message, status
 from gputop.ui.processes.listing.filter import ProcessFilter
@@ -22,6 +22,7 @@ from gputop.ui.toolkit.line_widget import changed_regions
 from gputop.ui.toolkit.view import View
 from tests.unit.ui.process_data import GIB, TAKEN_AT, facts, gpu, process, snapshot
 
+NAMES = tuple(COLUMNS)
 VIEW = View(DEFAULTS, UNICODE)
 WIDE = "推理/评测.py --模型 qwen3-8b"
 HOSTILE = clean_text("\x1b]0;owned\x07 [/bold] [red]x \u202e gnp.exe e\u0301\u200d👩‍🚀 🇩🇪 ｆｕｌｌ")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gputop.leaks.report import DeadPid, LeakReport
 from gputop.model import GpuProcess, LeakVerdict, ProcessKey, RowKey, Snapshot, Verdict, replace
-from gputop.settings import COLUMNS
+from gputop.model.columns import COLUMNS
 from gputop.ui.processes.annotations import Annotations
 from gputop.ui.processes.cursor import Cursor, nearest
 from gputop.ui.processes.listing.filter import ProcessFilter

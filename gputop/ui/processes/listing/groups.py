@@ -8,14 +8,15 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from gputop.model import ProcessKey, replace
+from gputop.model.columns import COLUMNS
 from gputop.ui.processes.annotations import Annotation
-from gputop.ui.processes.columns import COLUMNS
+from gputop.ui.processes.cells import SORT_KEYS
 from gputop.ui.processes.listing.node import ProcessNode
 from gputop.ui.processes.listing.order import Order
 from gputop.ui.processes.listing.row import LAUNCHER, ProcessRow, added, summed
 
-GROUPS: Final = ("none", "user", "job", "container", "gpu")
-_SUMMED: Final = ("gpu_mem", "gpu_mem_percent", "sm", "mem_bw", "enc", "dec")  # columns that a group's line has
+#: Columns that a group's line has: figures of the GPU.
+_SUMMED: Final = {id_ for id_, column in COLUMNS.items() if column.of_process is not None and column.descending}
 
 
 class Groups:
@@ -40,7 +41,7 @@ class Groups:
                 members.setdefault(_name(node, order.group), []).append((node, node.row))
         heads = [(self._line(order.group, name, here, remarks), here) for name, here in members.items()]
         if order.column in _SUMMED:
-            key = COLUMNS[order.column].key
+            key = SORT_KEYS[order.column]
             heads.sort(key=lambda head: (key(head[0]) is not None, key(head[0]) or 0), reverse=order.descending)
         elif order.group == "gpu":
             heads.sort(key=lambda head: head[1][0][1].process.gpu_index)

@@ -6,7 +6,8 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
-from gputop.ui.processes.columns import COLUMNS
+from gputop.model.columns import COLUMNS
+from gputop.ui.processes.cells import SORT_KEYS
 from gputop.ui.processes.listing.node import ProcessNode
 from gputop.ui.processes.listing.row import ProcessRow, place_of
 from gputop.ui.processes.mark import Mark
@@ -58,7 +59,7 @@ class Ranks:
 
     def sort(self, entries: Iterable[_Entry], order: Order) -> list[_Entry]:
         """By the column, ties by memory (largest first), GPU and pid; rows of which the value is unknown are last."""
-        key = _change_since(order.mark) if order.mark and order.column == "gpu_mem" else COLUMNS[order.column].key
+        key = _change_since(order.mark) if order.mark and order.column == "gpu_mem" else SORT_KEYS[order.column]
         ranks = self._ranks
         known: list[tuple[Any, tuple[Any, ...], _Entry]] = []
         unknown: list[tuple[Any, tuple[Any, ...], _Entry]] = []
