@@ -22,8 +22,8 @@ def what_is_shown(
     said: list[tuple[str, str]] = []
     shown = f"{len(listing.shown)} of " if filter_ else ""
     said.append((shown + units.plural(listing.total, "process"), "dim"))
-    if words := filter_.words:
-        said.append((f"filter: {words}", "accent"))
+    if label := filter_.label:
+        said.append((f"filter: {label}", "accent"))
     said += [(problem, "warning") for problem in filter_.problems]
     if tagged := set(tags.listed(listing)):
         bytes_ = added(process.memory_bytes for process in listing.processes if process.pid in tagged)

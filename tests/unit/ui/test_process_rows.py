@@ -280,6 +280,15 @@ PEOPLE = (
         ("http://host:80/a", {35}),
         ("ns:x", {35}),
         ("user:ml mem>10G !serve", {123}),
+        ("memory > 10 GiB", {123}),
+        ("process memory > 10GiB and utilization > 50%", {123}),
+        ("!memory > 10GiB", {124}),
+        ("mem>20%", set()),
+        ("mem<1%", {124}),
+        ("host memory > 512MiB python", {123, 124}),
+        ("command:TRAIN", {123}),
+        ("mem>300", {123}),  # MiB
+        ("a>b", set()),
     ],
 )
 def test_filter(text: str, expected: set[int]) -> None:
@@ -297,6 +306,20 @@ def test_a_half_typed_or_wrong_term_is_said_in_words_and_hides_nothing(text: str
     assert len(parsed.problems) == 1 and parsed.problems[0].startswith(text)
     assert set(pids(listing(snapshot(*PEOPLE), text))) == {123, 124, 35}
     assert pids(listing(snapshot(*PEOPLE), f"train {text}")) == [123]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("memry > 10G", "memry > 10G: memry: no such quantity (is memory meant?)"),
+        ("free memory > 10G", "free memory > 10G: free memory is a GPU's, not a process's"),
+        ("mem > 1G or sm > 5", "or: there is no or: all terms must pass"),
+        ("mem > 1G and sm > ", "sm >: a value is missing, such as sm > 90%"),
+        ("sm>5G", "sm>5G: '5G' is not of the form 90%"),
+    ],
+)
+def test_a_term_that_is_no_filter_is_said_with_what_may_be_meant(text: str, said: str) -> None:
+    assert ProcessFilter.parse(text).problems == (said,)
 
 
 def test_the_user_and_kind_chosen_by_key_are_exact_and_add_to_the_text() -> None:

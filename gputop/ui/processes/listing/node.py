@@ -60,7 +60,7 @@ class ProcessNode:
             return self.facts
         return HostFacts(ProcessKey(self.pid, None), 0.0, user=about.user or None, command=about.command or None)
 
-    def words(self, before: ProcessNode | None) -> str:
+    def search_text(self, before: ProcessNode | None) -> str:
         """What a filter looks for words in; taken from the node before where the host says the same."""
         if self.text is None:
             old, new = (before.facts if before is not None else None), self.known

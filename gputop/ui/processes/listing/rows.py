@@ -97,7 +97,7 @@ class ProcessRows:
             row
             for row in self.exited
             if filter_.keeps_part(row.process)
-            and filter_.keeps(row.process, row.facts, text_of(row.process.pid, row.facts))
+            and filter_.keeps(row.process, row.facts, row.capacity_bytes, text_of(row.process.pid, row.facts))
         ]
 
     def _learn(self, groups: Mapping[int, list[GpuProcess]]) -> None:
@@ -110,7 +110,8 @@ class ProcessRows:
 
     def _filtered(self, groups: Mapping[int, list[GpuProcess]], filter_: ProcessFilter) -> list[ProcessNode]:
         before, known, capacities, of = self._nodes, self._known, self._capacities, self.annotations.of
-        some_parts, some = bool(filter_.part_tests), bool(filter_.process_tests)
+        some_parts, words = bool(filter_.part_tests), bool(filter_.word_tests)
+        some = words or bool(filter_.process_tests)
         nodes: list[ProcessNode] = []
         now: dict[int, ProcessNode] = {}
         for pid, parts in groups.items():
@@ -124,7 +125,8 @@ class ProcessRows:
             if node is None or not node.same(parts, facts, capacities, about):
                 node = ProcessNode(parts, facts, capacities, about)
             now[pid] = node
-            if some and not filter_.keeps(node.row.process, node.known, node.words(old)):
+            text = node.search_text(old) if words else ""
+            if some and not filter_.keeps(node.row.process, node.known, node.row.capacity_bytes, text):
                 continue
             nodes.append(node)
         self._nodes = now

@@ -1,0 +1,60 @@
+"""What can be asked of a GPU.
+
+The values of one that is lost, late or asleep are not those of now: whoever asks looks first.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gputop.filters.field import Field, FieldRegistry
+from gputop.filters.quantities import BYTES, CELSIUS, PERCENT, WATTS
+from gputop.model import Gpu
+
+
+def share(part: float | None, whole: float | None) -> float | None:
+    """Percent; None where either is not known."""
+    return None if part is None or not whole else 100 * part / whole
+
+
+GPU_FIELDS: Final[FieldRegistry[[Gpu]]] = FieldRegistry(
+    (
+        Field(
+            "memory",
+            ("memory", "mem", "memory used", "gpu memory", "gpu-mem"),
+            {
+                BYTES: lambda gpu: gpu.memory_used_bytes,
+                PERCENT: lambda gpu: share(gpu.memory_used_bytes, gpu.memory_total_bytes),
+            },
+        ),
+        Field(
+            "free memory",
+            ("free memory", "memory free"),
+            {
+                BYTES: lambda gpu: gpu.memory_free_bytes,
+                PERCENT: lambda gpu: share(gpu.memory_free_bytes, gpu.memory_total_bytes),
+            },
+        ),
+        Field(
+            "unattributed memory",
+            ("unattributed memory", "unattributed"),
+            {
+                BYTES: lambda gpu: gpu.memory_unattributed_bytes,
+                PERCENT: lambda gpu: share(gpu.memory_unattributed_bytes, gpu.memory_total_bytes),
+            },
+        ),
+        Field(
+            "utilization",
+            ("utilization", "util", "gpu utilization"),
+            {PERCENT: lambda gpu: gpu.utilization_gpu_percent},
+        ),
+        Field("sm active", ("sm active",), {PERCENT: lambda gpu: gpu.sm_active_percent}),
+        Field("temperature", ("temperature", "temp"), {CELSIUS: lambda gpu: gpu.temperature_celsius}),
+        Field("memory temperature", ("memory temperature",), {CELSIUS: lambda gpu: gpu.temperature_memory_celsius}),
+        Field(
+            "power",
+            ("power",),
+            {WATTS: lambda gpu: gpu.power_watts, PERCENT: lambda gpu: share(gpu.power_watts, gpu.power_limit_watts)},
+        ),
+    )
+)

@@ -1,0 +1,82 @@
+"""Quantities with their units, as people write and read them: ``40 GiB``, ``90%``, ``85C``, ``600W``, ``30min``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from gputop import units
+
+NUMBER: Final = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unit:
+    """*key* names it in events; *suffix* is the pattern of what may stand after a number; *parse* raises ValueError
+    in words."""
+
+    key: str
+    suffix: str
+    example: str
+    parse: Callable[[str], float]
+    show: Callable[[float], str]
+
+
+def _number(suffix: str, example: str) -> Callable[[str], float]:
+    pattern = rf"\s*({NUMBER})\s*(?:{suffix})?\s*"
+
+    def parse(text: str) -> float:
+        match = re.fullmatch(pattern, text, re.IGNORECASE)
+        if match is None:
+            raise ValueError(f"{text.strip()!r} is not of the form {example}")
+        return float(match[1])
+
+    return parse
+
+
+def _size(text: str) -> float:
+    if re.fullmatch(r"\s*[\d.]+\s*", text):
+        raise ValueError(f"{text.strip()} of what? Say it with its unit: {text.strip()}% or {text.strip()}GiB")
+    return units.parse_size(text)
+
+
+def _celsius(text: str) -> float:
+    match = re.fullmatch(rf"\s*({NUMBER})\s*°?\s*([CF]?)\s*", text, re.IGNORECASE)
+    if match is None:
+        raise ValueError(f"{text.strip()!r} is not a temperature such as 80C or 176F")
+    return (float(match[1]) - 32) * 5 / 9 if match[2].upper() == "F" else float(match[1])
+
+
+def shown_number(value: float) -> str:
+    """At most one digit after the point, none where it is 0."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def shown_size(bytes_: float) -> str:
+    """``88.1 GiB``, ``612 MiB``."""
+    if abs(bytes_) < units.GIB:
+        return f"{bytes_ / units.MIB:.0f} MiB"
+    return f"{shown_number(bytes_ / units.GIB)} GiB"
+
+
+def shown_time(seconds: float) -> str:
+    """``200 ms``, ``10 s``, ``30 min``, ``2 h``."""
+    if seconds < 1:
+        return units.interval(seconds)
+    for scale, suffix in ((3600, "h"), (60, "min")):
+        if seconds >= 2 * scale or seconds == scale:
+            return f"{shown_number(seconds / scale)} {suffix}"
+    return f"{shown_number(seconds)} s"
+
+
+SIZE_SUFFIX: Final = "[KMGT]?i?B?"
+TIME_SUFFIX: Final = "ms|s|sec|m|min|h"
+_WATTS: Final = "W|watts?"
+
+PERCENT: Final = Unit("percent", "%", "90%", _number("%", "90%"), lambda value: f"{shown_number(value)}%")
+BYTES: Final = Unit("bytes", SIZE_SUFFIX, "10GiB", _size, shown_size)
+CELSIUS: Final = Unit("celsius", r"°?\s*[CF]?", "80C", _celsius, lambda value: f"{shown_number(value)}°C")
+WATTS: Final = Unit("watts", _WATTS, "600W", _number(_WATTS, "600W"), lambda value: f"{shown_number(value)} W")
+SECONDS: Final = Unit("seconds", TIME_SUFFIX, "30min", units.parse_interval, shown_time)
