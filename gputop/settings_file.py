@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from gputop import locations
+from gputop import locations, units
 from gputop.model import clean_text
 from gputop.model.chart_metrics import CHART_METRICS
 from gputop.model.columns import COLUMNS
@@ -154,7 +154,7 @@ def _split(name: str, value: Any) -> tuple[Any, list[str]]:
 def _stored(name: str, value: Any, later: list[str]) -> Any:
     """*value* as TOML has it."""
     if name == "refresh":
-        return f"{value * 1000:.0f}ms" if value < 1 else f"{value:g}s"
+        return units.interval(value).replace(" ", "")
     if name == "alarms":
         return [
             {"for" if key == "hold" else key: text for key, text in rule._asdict().items() if text} for rule in value

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from gputop import __version__
+from gputop import __version__, units
 from gputop.alarms.engine import Event
 from gputop.sampling.messages import AlarmCleared, AlarmRaised, AlarmUnclear
 from gputop.text import shorten
@@ -64,8 +64,7 @@ def facts(event: Event, host: str) -> dict[str, Any]:
 
 def line(event: Event) -> str:
     """*event* for people: ``2026-11-30 12:08:31 RAISED  GPU 0 (NVIDIA H200): memory 92%  [memory > 90%]``."""
-    time = datetime.datetime.fromtimestamp(event.at).strftime("%Y-%m-%d %H:%M:%S")
-    return f"{time} {_kind(event).upper():<7} {event.alarm.message}  [{event.alarm.rule}]"
+    return f"{units.timestamp(event.at)} {_kind(event).upper():<7} {event.alarm.message}  [{event.alarm.rule}]"
 
 
 def _kind(event: Event) -> str:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gputop import __version__
+from gputop import __version__, units
 from gputop.model import Snapshot
 from gputop.recording.container import GroupWriter, NotARecording, header, mend, read_index
 from gputop.recording.lines import LineWriter
@@ -178,7 +178,7 @@ class Recorder:
                 if os.pwrite(self._descriptor, packed, self._size) < len(packed):
                     os.ftruncate(self._descriptor, self._size)
         self._close()
-        clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+        clock = units.timestamp(at)
         kept = f"The {self.records} records before {clock} are intact." if self.records else "Nothing was recorded."
         return RecordingError(f"{self.path}: {why}. {kept}")
 

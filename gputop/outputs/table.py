@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -71,7 +70,7 @@ class _PlainTable:
         if host.memory_total_bytes is not None:
             parts += [f"RAM {self.used_of(host.memory_used_bytes, host.memory_total_bytes)}"]
         words = " · ".join(parts)
-        clock = time.strftime("%F %T", time.localtime(snapshot.taken_at))
+        clock = units.timestamp(snapshot.taken_at)
         if cells(words) + 1 + len(clock) > self.width:
             clock = clock.split()[-1]
         yield self.paint(left(words, self.width - 1 - len(clock)), _BOLD) + " " + clock

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from gputop import units
 from gputop.model import Snapshot
 from gputop.recording.container import Index, NotARecording, read_index, read_lines
 from gputop.recording.lines import BadLine, LineReader
@@ -76,14 +77,14 @@ class Recording:
 
     def _remarks(self, index: Index) -> tuple[str, ...]:
         if self.is_growing:
-            return (f"It is still being recorded: shown is what there was at {_clock(time.time())}.",)
+            return (f"It is still being recorded: shown is what there was at {units.timestamp(time.time())}.",)
         remarks = []
         if index.damage is not None:
             remarks.append(f"It is damaged: {index.damage}. What can be read is shown.")
         elif index.open_group is not None:
             remarks.append("Its recorder was killed.")
         if remarks and self.groups:
-            remarks.append(f"It is whole up to {_clock(self.last_at)}.")
+            remarks.append(f"It is whole up to {units.timestamp(self.last_at)}.")
         return tuple(remarks)
 
     def lines(self, number: int) -> list[bytes]:
@@ -217,10 +218,6 @@ def _is_locked(descriptor: int) -> bool:
     return False
 
 
-def _clock(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
-
-
 def describe(recording: Recording) -> dict[str, Any]:
     """What `gputop replay --info` prints."""
     place = recording.place()
@@ -231,8 +228,8 @@ def describe(recording: Recording) -> dict[str, Any]:
         "file": str(recording.path),
         "host": recording.facts.get("host") or "?",
         "GPUs": gpus,
-        "from": _clock(recording.first_at),
-        "to": _clock(recording.last_at),
+        "from": units.timestamp(recording.first_at),
+        "to": units.timestamp(recording.last_at),
         "records": recording.records,
         "bytes": recording.bytes_,
         "bytes per GPU-hour": round(recording.bytes_ / hours) if hours > 0.01 else None,

@@ -169,7 +169,7 @@ class Dashboard(FindingsScreen):
         if at is None or latest is None:
             return "PAUSED" if self.paused else ""
         ago = units.duration(latest.taken_at - at)
-        return f"{time.strftime('%H:%M:%S', time.localtime(at))} {self.gputop.view.glyphs.bullet} {ago} ago, End: live"
+        return f"{units.clock(at)} {self.gputop.view.glyphs.bullet} {ago} ago, End: live"
 
     def jumps(self) -> int:
         """Counts up where the history is of another time than before."""

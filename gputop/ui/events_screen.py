@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
+from gputop import units
 from gputop.model import Severity
 from gputop.sampling.journal import Journal, Kind
 from gputop.ui.toolkit.cells import Line
@@ -67,15 +67,13 @@ class EventsScreen(ScrollingPage[None]):
         self._version = self._journal.version
         kinds = _SHOWN[self._which][1]
         lines: list[Line] = []
-        today = time.strftime("%j")
         for event in sorted(self._journal.events, key=lambda event: event.at, reverse=True):
             if event.kind not in kinds:
                 continue
-            local = time.localtime(event.at)
-            clock = time.strftime("%H:%M:%S" if time.strftime("%j", local) == today else "%b %d %H:%M", local)
+            when = f"{units.clock_or_day(event.at):<12} "
             style = _STYLES[event.severity]
             hue = gpu_role(event.gpu_index) if event.gpu_index is not None else "dim"
             for n, part in enumerate(wrap(event.words, max(10, cells - 24))):
-                head = ((f"{clock:<12} ", "dim"), (f"{event.kind.value:<9} ", hue)) if not n else ((" " * 23, "text"),)
+                head = ((when, "dim"), (f"{event.kind.value:<9} ", hue)) if not n else ((" " * 23, "text"),)
                 lines.append((*head, (part, style)))
         return lines or [(("Nothing has happened yet.", "dim"),)]

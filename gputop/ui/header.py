@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 
 from gputop import units
@@ -65,8 +64,7 @@ def _right(snapshot: Snapshot, cells: int, asked: float, dot: str) -> Span:
     parts = [interval]
     if cells >= 120:
         parts.append(f"sweep {max(0.1, snapshot.took * 1000):5.1f} ms")
-    at = time.localtime(snapshot.taken_at)
-    parts.append(time.strftime("%H:%M:%S" if cells >= 100 else "%H:%M", at))
+    parts.append(units.clock(snapshot.taken_at, seconds=cells >= 100))
     return f" {dot.join(parts)} ", style
 
 

@@ -110,9 +110,9 @@ def interval(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:g} s"
 
 
-def clock(at: float) -> str:
-    """The local time of day of epoch seconds: ``02:58:10``."""
-    return time.strftime("%H:%M:%S", time.localtime(at))
+def clock(at: float, seconds: bool = True) -> str:
+    """The local time of day of epoch seconds: ``02:58:10``; ``02:58`` without *seconds*."""
+    return time.strftime("%H:%M:%S" if seconds else "%H:%M", time.localtime(at))
 
 
 def clock_or_day(at: float) -> str:

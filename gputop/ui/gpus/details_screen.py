@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from gputop import units
 from gputop.leaks.report import LeakReport
 from gputop.model import Gpu, Snapshot
 from gputop.sampling.detail_history import DetailHistory
@@ -67,7 +67,7 @@ class GpuScreen(ScrollingPage[None]):
     def heading(self) -> tuple[str, str]:
         if self._gpu is None or self._snapshot is None:
             return f"GPU {self.uuid}", ""
-        when = time.strftime("%H:%M:%S", time.localtime(self._gpu.read_at))
+        when = units.clock(self._gpu.read_at)
         return f"GPU {self._gpu.index} · {self._gpu.name}", f"as it was at {when}" if self._then else when
 
     def before(self, cells: int) -> Sequence[Line]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -156,7 +155,7 @@ class GpuText:
             for n, span in enumerate(rows):
                 lines.append((span, (fit((" 100 %", "", f" {label}")[n], 13), "dim")))
         if track.peak_bytes is not None and track.peak_at is not None:
-            at = time.strftime("%H:%M:%S", time.localtime(track.peak_at))
+            at = units.clock_or_day(track.peak_at)
             lines += field("most used", f"{self.view.memory(track.peak_bytes)} at {at}", cells)
         return lines
 
@@ -303,7 +302,7 @@ class GpuText:
             return [(("none since gputop runs", "dim"),)]
         lines: list[Line] = []
         for xid in reversed(gpu.xids):
-            at = time.strftime("%H:%M:%S", time.localtime(xid.at))
+            at = units.clock(xid.at)
             style = _SEVERITY[xid.severity][0]
             for n, part in enumerate(wrap(xid.words, max(8, cells - 18))):
                 head = (f"{at}  {xid.code:>4}   " if not n else " " * 17, style)

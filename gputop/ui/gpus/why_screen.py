@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from gputop import units
 from gputop.leaks.report import LeakReport
 from gputop.model import ProcessKey, Snapshot
 from gputop.sampling.history import History
@@ -55,7 +55,7 @@ class WhyScreen(ScrollingPage[None]):
         gpu = snapshot.gpu(self.uuid) if snapshot is not None else None
         if snapshot is None or gpu is None:
             return "Why", ""
-        return f"Why: {headline(snapshot, gpu)}", time.strftime("%H:%M:%S", time.localtime(snapshot.taken_at))
+        return f"Why: {headline(snapshot, gpu)}", units.clock(snapshot.taken_at)
 
     def hints(self) -> Sequence[Hint]:
         return (("Esc q", "back"),)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, Final
 
 from textual.screen import Screen
@@ -119,7 +118,7 @@ class FindingsScreen(Screen[None]):
             return
         mark = Mark(self.snapshot)
         self.table.set_mark(mark)
-        at = time.strftime("%H:%M:%S", time.localtime(mark.at))
+        at = units.clock(mark.at)
         self.gputop.insight.journal.note(mark.at, Kind.MARK, f"marked at {at}")
 
     def kill(
@@ -181,7 +180,7 @@ class FindingsScreen(Screen[None]):
 
 def exited_row(one: ExitedProcess, unit: str) -> ProcessRow:
     """The line of a process that exited: ``exited 14:02:31 after 3h12``, with its peak as its memory."""
-    at = time.strftime("%H:%M:%S", time.localtime(one.exited_at))
+    at = units.clock(one.exited_at)
     lived = "" if one.lived is None else f" after {units.duration(one.lived)}"
     peak = f", peak {units.size(one.process.memory_bytes, unit)}" if one.process.memory_bytes is not None else ""
     return ProcessRow(one.process, one.facts, about=Annotation(exited=f"{at}{lived}{peak}"))

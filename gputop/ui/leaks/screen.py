@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Final
 
@@ -11,6 +10,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.screen import Screen
 
+from gputop import units
 from gputop.leaks.report import LeakReport, UnattributedMemory
 from gputop.model import GpuProcess, LeakVerdict, ProcessKey, Snapshot, Verdict
 from gputop.procfs.host_reader import ProcessDetails
@@ -318,7 +318,7 @@ class LeaksScreen(Screen[None]):
         elif entry is not None:
             lines = about_verdict(entry, self.report, self.view, cells)
         else:
-            when = time.strftime("%H:%M:%S", time.localtime(self.report.taken_at)) if self.report.taken_at else ""
+            when = units.clock(self.report.taken_at) if self.report.taken_at else ""
             words = f"No leak is seen ({when})." if when else "Nothing has been looked at yet."
             sure = bool(when) and not self.report.unsure and not self.report.dead_pids
             lines = [((words, "good" if sure else "text"),)]

@@ -163,7 +163,7 @@ class ProcessScreen(ScrollingPage[None]):
         facts = self._facts
         name = f" · {facts.name}" if facts is not None and facts.name else ""
         at = self._snapshot.taken_at if self._snapshot is not None else None
-        when = units.UNKNOWN if at is None else _clock(at)
+        when = units.UNKNOWN if at is None else units.clock(at)
         return f"Process {self.key.pid}{name}", f"as it was at {when}" if self._then else when
 
     def hints(self) -> Sequence[Hint]:
@@ -176,7 +176,7 @@ class ProcessScreen(ScrollingPage[None]):
         lines: list[Line] = []
         if self._gone_at is not None:
             still = [row for row in self._rows if row.memory_bytes]
-            words = f"Gone: seen at {_clock(self._gone_at)}. "
+            words = f"Gone: seen at {units.clock(self._gone_at)}. "
             if self._details is None:
                 words = "The host has no such process any more. "
             if still:
@@ -322,9 +322,9 @@ class ProcessScreen(ScrollingPage[None]):
         now = self._snapshot.taken_at if self._snapshot is not None else facts.read_at
         started = None
         if facts.start_time is not None:
-            day = "%H:%M:%S" if now - facts.start_time < 20 * 3600 else "%Y-%m-%d %H:%M:%S"
+            when = units.clock if now - facts.start_time < 20 * 3600 else units.timestamp
             age = units.duration((self._gone_at or now) - facts.start_time)
-            started = f"{time.strftime(day, time.localtime(facts.start_time))}, {age} ago"
+            started = f"{when(facts.start_time)}, {age} ago"
         state = "gone" if self._gone_at is not None else _STATES.get(facts.state or "", facts.state)
         cpu = None if facts.cpu_percent is None else f"{facts.cpu_percent:.0f} % of one core"
         if facts.cpu_seconds is not None:
@@ -372,10 +372,6 @@ class ProcessScreen(ScrollingPage[None]):
 def _warned(words: str, cells: int, sign: str, style: str) -> list[Line]:
     parts = wrap(words, cells - 2)
     return [((f"{sign} " if not n else "  ", f"{style}+b"), (part, style)) for n, part in enumerate(parts)]
-
-
-def _clock(at: float) -> str:
-    return time.strftime("%H:%M:%S", time.localtime(at))
 
 
 def _number(value: int | None) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import NamedTuple
 
 from gputop import units
@@ -22,7 +21,7 @@ class Mark:
 
     @property
     def words(self) -> str:
-        return f"Δ since {time.strftime('%H:%M:%S', time.localtime(self.at))}"
+        return f"Δ since {units.clock(self.at)}"
 
     def change(self, row: ProcessRow) -> Change | None:
         """Of a row, over all its parts; None where it is not known."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding
 
+from gputop import units
 from gputop.model import Snapshot
 from gputop.sampling.detail_history import DetailHistory
 from gputop.ui.dashboard import FAR_SECONDS, Dashboard
@@ -47,12 +47,12 @@ class ReplayDashboard(Dashboard, inherit_bindings=False):
     def badge(self) -> str:
         player = self.player
         glyphs = self.gputop.view.glyphs
-        at = time.localtime(player.latest.taken_at if player.latest is not None else player.at)
-        day = time.strftime("%Y-%m-%d ", at) if self.size.width >= 100 else ""
+        at = player.latest.taken_at if player.latest is not None else player.at
+        when = units.timestamp(at) if self.size.width >= 100 else units.clock(at)
         speed = f"{player.speed:g}×" if player.playing else "paused"
         share = 100 * (player.position + 1) // max(1, player.recording.records)
         place = "end" if player.is_at_end else f"{share}%"
-        return f"REPLAY {day}{time.strftime('%H:%M:%S', at)} {glyphs.bullet} {speed} {glyphs.bullet} {place}"
+        return f"REPLAY {when} {glyphs.bullet} {speed} {glyphs.bullet} {place}"
 
     def jumps(self) -> int:
         return self.player.jumps
