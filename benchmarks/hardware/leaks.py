@@ -223,7 +223,7 @@ def stopped(gputop: Gputop) -> bool:
 def shared(gputop: Gputop) -> bool:
     one, _ = start("producer")
     other, _ = start("consumer")
-    parts = gputop.look().attributions[0]
+    parts = gputop.look().breakdowns[0]
     figures = {p.pid: (p.memory_bytes or 0) // MIB for p in gputop.snapshot().processes}
     say(f"    producer {figures.get(one.pid)} MiB, consumer {figures.get(other.pid)} MiB; {parts}")
     one.kill()

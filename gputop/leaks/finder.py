@@ -10,12 +10,23 @@ from gputop.leaks.dead_pids import find_dead_pids
 from gputop.leaks.holders.holder import HeldDevice, HolderScan
 from gputop.leaks.process_context import Investigator, ProcessContext
 from gputop.leaks.process_history import ProcessHistory
-from gputop.leaks.report import Attribution, DeadPid, LeakReport, UnattributedMemory
+from gputop.leaks.report import DeadPid, LeakReport, UnattributedMemory
 from gputop.leaks.rules import Case
 from gputop.leaks.stragglers import Member, stragglers
-from gputop.leaks.unattributed import UnattributedClock, attribute, gap
+from gputop.leaks.unattributed import UnattributedClock, explain_unattributed
 from gputop.leaks.verdicts import judge, judge_dead_pid, nothing_to_ask, worst_first
-from gputop.model import GpuProcess, HostFacts, LeakVerdict, ProcessKey, Snapshot, Verdict, replace
+from gputop.model import (
+    GpuProcess,
+    HostFacts,
+    LeakVerdict,
+    MemoryBreakdown,
+    ProcessKey,
+    Snapshot,
+    Verdict,
+    memory_breakdown,
+    memory_by_gpu,
+    replace,
+)
 from gputop.model.owner import Owner
 from gputop.settings import Settings
 
@@ -36,7 +47,7 @@ class LeakFinder:
         self.scan: HolderScan | None = None
         self._investigator = investigator
         self._clock = clock
-        self._gaps = UnattributedClock.new()
+        self._unattributed_clock = UnattributedClock()
         self._known: dict[ProcessKey, tuple[float, ProcessContext]] = {}
         self._owners_of_holders: dict[ProcessKey, Owner] = {}
         self._scanned_for: frozenset[object] = frozenset()
@@ -46,13 +57,13 @@ class LeakFinder:
     def step(self, snapshot: Snapshot, settings: Settings, scan_now: bool = False) -> LeakReport:
         """The report on *snapshot*. Takes milliseconds, and up to seconds where it scans."""
         self.past.observe(snapshot)
-        attributions = tuple(attribute(gpu, snapshot.processes) for gpu in snapshot.gpus)
-        self._gaps.observe(snapshot, attributions, settings.leak_gap_mib)
+        breakdowns = tuple(memory_breakdown(gpu, snapshot.processes) for gpu in snapshot.gpus)
+        self._unattributed_clock.observe(snapshot, breakdowns, settings.leak_gap_mib)
         processes = _by_key(snapshot)
         self._look(processes)
-        dead_pids, gaps = self._explain(snapshot, attributions)
-        if self._scan_if_needed(snapshot, dead_pids, gaps, scan_now):
-            dead_pids, gaps = self._explain(snapshot, attributions)
+        dead_pids, unattributed = self._explain(snapshot, breakdowns)
+        if self._scan_if_needed(snapshot, dead_pids, unattributed, scan_now):
+            dead_pids, unattributed = self._explain(snapshot, breakdowns)
             holders = {hold.holder.key: hold.holder for dead_pid in dead_pids for hold in dead_pid.holds}
             self._owners_of_holders = {key: self._investigator.owner(one.facts) for key, one in holders.items()}
         verdicts, notes = self._judge(snapshot, settings, processes, dead_pids)
@@ -61,12 +72,12 @@ class LeakFinder:
             verdicts=verdicts,
             notes=notes,
             dead_pids=dead_pids,
-            gaps=gaps,
-            attributions=attributions,
+            unattributed=unattributed,
+            breakdowns=breakdowns,
             stragglers=stragglers(self._members(processes)),
             owners={key: known.owner for key, (_, known) in self._known.items()} | self._owners_of_holders,
             scan=self.scan,
-            unsure=tuple(_unsure(snapshot, gaps, self.scan)),
+            unsure=tuple(_unsure(snapshot, unattributed, self.scan)),
         )
 
     # ------------------------------------------------------------------ looking
@@ -91,12 +102,12 @@ class LeakFinder:
                     break
 
     def _explain(
-        self, snapshot: Snapshot, attributions: tuple[Attribution, ...]
+        self, snapshot: Snapshot, breakdowns: tuple[MemoryBreakdown, ...]
     ) -> tuple[tuple[DeadPid, ...], tuple[UnattributedMemory, ...]]:
         dead_pids = find_dead_pids(snapshot, self.past, self.scan, self._impostors(snapshot))
         cards = (
-            gap(gpu, attribution, self._gaps, snapshot, self.scan)
-            for gpu, attribution in zip(snapshot.gpus, attributions, strict=True)
+            explain_unattributed(gpu, breakdown, self._unattributed_clock, snapshot, self.scan)
+            for gpu, breakdown in zip(snapshot.gpus, breakdowns, strict=True)
         )
         return dead_pids, tuple(card for card in cards if card is not None)
 
@@ -109,12 +120,17 @@ class LeakFinder:
         return {row.pid: row.host for row in rows if row.host is not None and row.key in no_gpu}
 
     def _scan_if_needed(
-        self, snapshot: Snapshot, dead_pids: tuple[DeadPid, ...], gaps: tuple[UnattributedMemory, ...], scan_now: bool
+        self,
+        snapshot: Snapshot,
+        dead_pids: tuple[DeadPid, ...],
+        unattributed: tuple[UnattributedMemory, ...],
+        scan_now: bool,
     ) -> bool:
-        """Scan for ghosts and gaps that are new, now and then for old ones, when a holder is gone, or when asked."""
+        """Scan for dead pids and unattributed memory that are new, now and then for old ones, when a holder is gone, or
+        when asked."""
         now = self._clock()
         what: frozenset[object] = frozenset(
-            (*((dead_pid.pid, dead_pid.memory) for dead_pid in dead_pids), *(card.gpu_uuid for card in gaps))
+            (*((dead_pid.pid, dead_pid.memory) for dead_pid in dead_pids), *(card.gpu_uuid for card in unattributed))
         )
         if not what and not scan_now:
             if self.scan is not None and now - self._scanned_at > SCAN_SECONDS[-1]:
@@ -129,7 +145,7 @@ class LeakFinder:
         if not (scan_now or new or gone or now - self._scanned_at >= wait):
             return False
         puzzled = any(dead_pid.scanned and not dead_pid.holds for dead_pid in dead_pids) or any(
-            self.scan is not None and not card.holders for card in gaps
+            self.scan is not None and not card.holders for card in unattributed
         )
         with_maps = scan_now or (puzzled and now - self._maps_at >= MAPS_SECONDS)
         self.scan = self._investigator.scan(with_maps)
@@ -183,10 +199,7 @@ class LeakFinder:
         idle = 0.0 if life.quiet_since is None else life.last_seen - life.quiet_since
         if nothing_to_ask(facts, known[1], bool(life.parent_changes), idle, settings):
             return None
-        memory: dict[str, int | None] = {}
-        for place, use in life.uses.items():
-            before = memory.get(place[0])
-            memory[place[0]] = use.memory if before is None else before + (use.memory or 0)
+        memory = memory_by_gpu(rows)
         return Case(
             context=replace(known[1], facts=facts) if known[1].facts is not facts else known[1],
             memory=tuple(sorted(memory.items(), key=lambda entry: -(entry[1] or 0))),
@@ -226,7 +239,7 @@ def _by_key(snapshot: Snapshot) -> dict[ProcessKey, list[GpuProcess]]:
     return found
 
 
-def _unsure(snapshot: Snapshot, gaps: tuple[UnattributedMemory, ...], scan: HolderScan | None) -> list[str]:
+def _unsure(snapshot: Snapshot, unattributed: tuple[UnattributedMemory, ...], scan: HolderScan | None) -> list[str]:
     """What stands in the way of saying that there is no leak."""
     said = list(snapshot.problems)
     said += [f"GPU {gpu.index}: {gpu.error or 'the driver is late'}" for gpu in snapshot.gpus if gpu.error or gpu.late]
@@ -235,8 +248,8 @@ def _unsure(snapshot: Snapshot, gaps: tuple[UnattributedMemory, ...], scan: Hold
     unseen = {process.pid for process in snapshot.processes if process.exists is None}
     if unseen:
         said.append(f"{len(unseen)} listed pids cannot be told from dead ones here: run gputop on the host")
-    if gaps and scan is not None and not scan.complete:
+    if unattributed and scan is not None and not scan.complete:
         said.append(scan.words())
     names = {gpu.uuid: gpu.index for gpu in snapshot.gpus}
-    said += [f"GPU {names[card.gpu_uuid]}: memory is used that no listed process accounts for" for card in gaps]
+    said += [f"GPU {names[card.gpu_uuid]}: memory is used that no listed process accounts for" for card in unattributed]
     return said

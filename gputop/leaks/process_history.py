@@ -9,13 +9,12 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from gputop.leaks.thresholds import BUSY_CPU_PERCENT
 from gputop.model import GpuProcess, HostFacts, ProcessKey, Snapshot
 from gputop.model.owner import Relative
 
 MOST_LIVES: Final = 4096
 MOST_CHILDREN: Final = 512
-#: Above this a process is at work, whatever its GPUs do; of a core.
-BUSY_CPU_PERCENT: Final = 5.0
 #: Readings further apart than this leave the time between them unwatched (a suspended laptop, released handles).
 LONGEST_PAUSE: Final = 120.0
 

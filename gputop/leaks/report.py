@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from gputop.leaks.holders.holder import HeldDevice, Holder, HolderScan
-from gputop.model import HostFacts, LeakVerdict, ProcessKey, Verdict
+from gputop.model import HostFacts, LeakVerdict, MemoryBreakdown, ProcessKey, Verdict
 from gputop.model.owner import Owner
 
 
@@ -47,22 +47,6 @@ class DeadPid:
         """Whom to end: those of certain lineage, or where there are none, the likely ones."""
         certain = tuple(hold.holder.key for hold in self.holds if hold.certain)
         return tuple(dict.fromkeys(certain or (hold.holder.key for hold in self.holds)))
-
-
-@dataclass(frozen=True, slots=True)
-class Attribution:
-    """Where every byte of a GPU is: used = living + ghosts + unattributed - shared. None: cannot be told."""
-
-    gpu_uuid: str
-    total: int | None
-    used: int | None
-    living: int | None  # of listed processes that live, the largest figure per pid
-    dead_pids: int | None  # of listed pids that do not exist
-    unattributed: int | None
-    shared: int | None  # what the processes' sum exceeds used by: counted at both ends (CUDA IPC)
-    reserved: int | None
-    free: int | None
-    unknown: str | None = None  # why it cannot be told, in words
 
 
 class Cause(NamedTuple):
@@ -103,8 +87,8 @@ class LeakReport:
     verdicts: tuple[LeakVerdict, ...] = ()  # the worst first, then the largest; no NOTE among them
     notes: tuple[LeakVerdict, ...] = ()
     dead_pids: tuple[DeadPid, ...] = ()
-    gaps: tuple[UnattributedMemory, ...] = ()
-    attributions: tuple[Attribution, ...] = ()  # in the GPUs' order
+    unattributed: tuple[UnattributedMemory, ...] = ()
+    breakdowns: tuple[MemoryBreakdown, ...] = ()  # in the GPUs' order
     stragglers: tuple[Straggler, ...] = ()
     owners: Mapping[ProcessKey, Owner] = field(default_factory=dict)
     scan: HolderScan | None = None
@@ -120,11 +104,11 @@ class LeakReport:
     def dead_pid(self, pid: int) -> DeadPid | None:
         return next((dead_pid for dead_pid in self.dead_pids if dead_pid.pid == pid), None)
 
-    def gap(self, uuid: str) -> UnattributedMemory | None:
-        return next((gap for gap in self.gaps if gap.gpu_uuid == uuid), None)
+    def unattributed_on(self, uuid: str) -> UnattributedMemory | None:
+        return next((found for found in self.unattributed if found.gpu_uuid == uuid), None)
 
-    def attribution(self, uuid: str) -> Attribution | None:
-        return next((found for found in self.attributions if found.gpu_uuid == uuid), None)
+    def breakdown(self, uuid: str) -> MemoryBreakdown | None:
+        return next((found for found in self.breakdowns if found.gpu_uuid == uuid), None)
 
     def on(self, uuids: Collection[str]) -> LeakReport:
         """What of it concerns these GPUs."""
@@ -133,8 +117,8 @@ class LeakReport:
             verdicts=tuple(one for one in self.verdicts if any(uuid in uuids for uuid, _ in one.memory)),
             notes=tuple(one for one in self.notes if any(uuid in uuids for uuid, _ in one.memory)),
             dead_pids=tuple(one for one in self.dead_pids if any(uuid in uuids for uuid, _ in one.memory)),
-            gaps=tuple(card for card in self.gaps if card.gpu_uuid in uuids),
-            attributions=tuple(one for one in self.attributions if one.gpu_uuid in uuids),
+            unattributed=tuple(one for one in self.unattributed if one.gpu_uuid in uuids),
+            breakdowns=tuple(one for one in self.breakdowns if one.gpu_uuid in uuids),
             stragglers=tuple(one for one in self.stragglers if one.gpu_uuid in uuids),
         )
 

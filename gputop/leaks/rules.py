@@ -7,19 +7,13 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from gputop import units
 from gputop.leaks.holders.holder import HeldDevice
 from gputop.leaks.process_context import ProcessContext
 from gputop.leaks.process_history import ParentChange
+from gputop.leaks.thresholds import IDLE_CPU_PERCENT, STARTUP_SECONDS, STUCK_SECONDS, idle_bytes, idle_seconds
 from gputop.model import Finding, HostFacts
 from gputop.settings import Settings
 from gputop.units import clock_or_day, duration_in_words, plural
-
-STUCK_SECONDS: Final = 60.0
-DAEMON_SECONDS: Final = 60.0  # who loses its parent sooner after its start was started that way
-IDLE_CPU_PERCENT: Final = 1.0
-IDLE_BYTES: Final = 512 * units.MIB
-IDLE_SHARE: Final = 0.02
 
 #: Parents that adopt orphans, beside pid 1: systemd --user, the shims and init programs of containers, Slurm's.
 _ADOPTERS: Final = re.compile(
@@ -105,7 +99,7 @@ def parent_died(case: Case) -> Finding | None:
     change = case.parent_changes[-1] if case.parent_changes else None
     if change is None or change.new_pid != facts.parent_pid:
         return None
-    if facts.start_time is not None and change.at - facts.start_time < DAEMON_SECONDS:
+    if facts.start_time is not None and change.at - facts.start_time < STARTUP_SECONDS:
         return None
     related = _family(change.old.command) is not None and _family(change.old.command) == _family(facts.command)
     if not (change.old_was_on_gpu or related):
@@ -179,10 +173,10 @@ def escaped_job(case: Case) -> Finding | None:
 
 def idle(case: Case, settings: Settings, now: float) -> Finding | None:
     """R9: much memory, and neither GPU nor CPU used for long."""
-    least = max(IDLE_BYTES, int(IDLE_SHARE * (case.gpu_bytes or 0)))
+    least = idle_bytes(case.gpu_bytes)
     if case.idle_since is None or not any((bytes_ or 0) >= least for _, bytes_ in case.memory):
         return None
-    if now - case.idle_since < settings.leak_idle_minutes * 60:
+    if now - case.idle_since < idle_seconds(settings):
         return None
     if case.cpu_percent_idle is None or case.cpu_percent_idle >= IDLE_CPU_PERCENT:
         return None

@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import median
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from gputop import units
 from gputop.leaks.report import Straggler
+from gputop.leaks.thresholds import STRAGGLER_BYTES, STRAGGLER_PEERS, STRAGGLER_SHARE, STRAGGLER_SPREAD
 from gputop.model import ProcessKey
 from gputop.model.owner import Owner
 from gputop.units import plural, size_in_words
-
-LEAST_PEERS: Final = 2
-LEAST_BYTES: Final = 512 * units.MIB
-LEAST_SHARE: Final = 0.02  # of the peers' memory
-#: Differences among the peers themselves must be smaller than this part of the one that is reported.
-NOISE: Final = 0.25
 
 
 class Member(NamedTuple):
@@ -38,7 +32,9 @@ def stragglers(members: Iterable[Member]) -> tuple[Straggler, ...]:
     for member in members:
         if (job := _job(member)) is not None:
             jobs.setdefault(job, []).append(member)
-    return tuple(found for job, peers in jobs.items() if len(peers) > LEAST_PEERS for found in _differing(job, peers))
+    return tuple(
+        found for job, peers in jobs.items() if len(peers) > STRAGGLER_PEERS for found in _differing(job, peers)
+    )
 
 
 def _job(member: Member) -> str | None:
@@ -56,11 +52,11 @@ def _differing(job: str, members: Sequence[Member]) -> list[Straggler]:
     for member in members:
         peers = [one.memory_bytes for one in members if one is not member and one.memory_bytes is not None]
         said = []
-        if member.memory_bytes is not None and len(peers) >= LEAST_PEERS:
+        if member.memory_bytes is not None and len(peers) >= STRAGGLER_PEERS:
             middle = median(peers)
             more = member.memory_bytes - middle
             spread = median(abs(value - middle) for value in peers)
-            if abs(more) >= max(LEAST_BYTES, LEAST_SHARE * middle) and spread <= NOISE * abs(more):
+            if abs(more) >= max(STRAGGLER_BYTES, STRAGGLER_SHARE * middle) and spread <= STRAGGLER_SPREAD * abs(more):
                 said.append(f"holds {size_in_words(int(abs(more)))} {'more' if more > 0 else 'less'} than its peers")
         if usual_workers is not None and member.workers not in (None, usual_workers):
             workers = f"{plural(member.workers or 0, 'worker process')}, they have {usual_workers}"
@@ -74,7 +70,7 @@ def _differing(job: str, members: Sequence[Member]) -> list[Straggler]:
 def _usual(counts: Sequence[int | None]) -> int | None:
     """The number that all but one have; None where they differ more than that."""
     known = [count for count in counts if count is not None]
-    if len(known) <= LEAST_PEERS:
+    if len(known) <= STRAGGLER_PEERS:
         return None
     value, times = Counter(known).most_common(1)[0]
     return value if times >= len(known) - 1 and times > 1 else None

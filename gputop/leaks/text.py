@@ -20,8 +20,8 @@ def render(report: LeakReport, snapshot: Snapshot, width: int | None = None, asc
     lines: list[str] = []
     for verdict in report.verdicts:
         lines += _verdict(verdict, report, names, width)
-    for card in report.gaps:
-        lines += _gap(card, names, width)
+    for card in report.unattributed:
+        lines += _unattributed(card, names, width)
     for straggler in report.stragglers:
         lines += _wrapped("note", f"{straggler.job}, {names.get(straggler.gpu_uuid, '')}: {straggler.words}", width)
     for words in report.unsure:
@@ -74,7 +74,7 @@ def _kill(verdict: LeakVerdict, report: LeakReport) -> str:
     return f"kill {'-KILL ' if stopped else ''}{' '.join(str(key.pid) for key in verdict.targets)}"
 
 
-def _gap(card: UnattributedMemory, names: dict[str, str], width: int | None) -> list[str]:
+def _unattributed(card: UnattributedMemory, names: dict[str, str], width: int | None) -> list[str]:
     what = f"{units.size(card.bytes)} used that no listed process accounts for" if card.bytes else "busy, nobody listed"
     lines = _wrapped(names.get(card.gpu_uuid, card.gpu_uuid), what, width)
     for cause in card.causes:
@@ -113,7 +113,7 @@ def as_dict(report: LeakReport, snapshot: Snapshot) -> dict[str, Any]:
                 "causes": [cause._asdict() for cause in card.causes],
                 "holders": [_holder_json(holder) for holder in card.holders],
             }
-            for card in report.gaps
+            for card in report.unattributed
         ],
         "memory": [
             {
@@ -129,7 +129,7 @@ def as_dict(report: LeakReport, snapshot: Snapshot) -> dict[str, Any]:
                 "free_bytes": parts.free,
                 "unknown": parts.unknown,
             }
-            for parts in report.attributions
+            for parts in report.breakdowns
         ],
         "standouts": [
             {"job": one.job, "pid": one.process.pid, "gpu_uuid": one.gpu_uuid, "words": one.words}

@@ -1,101 +1,46 @@
-"""Where every byte of a GPU is, and what may use the bytes that no listed process accounts for."""
+"""Memory that no listed process accounts for (R11), and GPUs that are busy with no process listed (R12): how long that
+has been so, and what may be the cause. Never called a leak."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from gputop import units
 from gputop.leaks.holders.holder import Holder, HolderScan
-from gputop.leaks.report import Attribution, Cause, UnattributedMemory
-from gputop.model import Gpu, GpuProcess, Snapshot, memory_by_pid
+from gputop.leaks.report import Cause, UnattributedMemory
+from gputop.leaks.thresholds import (
+    UNATTRIBUTED_SECONDS,
+    UNLISTED_LOAD_PERCENT,
+    UNLISTED_LOAD_SECONDS,
+    unattributed_bytes,
+)
+from gputop.model import Gpu, MemoryBreakdown, Snapshot
 
-GAP_SECONDS: Final = 5.0
-GAP_SHARE: Final = 0.02  # of the GPU's memory; the normal gap of an H200 is 43 MiB (facts/h200.md)
-#: R12: a GPU that works though nobody is listed.
-DEAD_PID_LOAD_PERCENT: Final = 95
-DEAD_PID_LOAD_SECONDS: Final = 60.0
 MPS_CONTROL: Final = "nvidia-cuda-mps"
 #: Grace with Hopper or Blackwell: their memory is onlined as the host's (nvmlDeviceGetNumaNodeId).
 _SUPERCHIP: Final = re.compile(r"\bG[HB][23]\d0\b")
 
 
-def attribute(gpu: Gpu, processes: Iterable[GpuProcess]) -> Attribution:
-    """The parts of *gpu*'s memory; *processes* are those listed on it."""
-    here = [process for process in processes if process.gpu_uuid == gpu.uuid]
-    dead = {process.pid for process in here if process.exists is False}
-    by_pid = memory_by_pid(here)
-    unknown = _why_unknown(gpu, by_pid)
-    living = _sum(by_pid[pid] for pid in by_pid if pid not in dead)
-    dead_pids = _sum(by_pid[pid] for pid in dead)
-    shared = gap = None
-    if unknown is None and living is not None and dead_pids is not None and gpu.memory_used_bytes is not None:
-        rest = gpu.memory_used_bytes - living - dead_pids
-        gap, shared = max(0, rest), max(0, -rest)
-    return Attribution(
-        gpu_uuid=gpu.uuid,
-        total=gpu.memory_total_bytes,
-        used=gpu.memory_used_bytes,
-        living=living,
-        dead_pids=dead_pids,
-        unattributed=gap,
-        shared=shared,
-        reserved=gpu.memory_reserved_bytes,
-        free=gpu.memory_free_bytes,
-        unknown=unknown,
-    )
-
-
-def _why_unknown(gpu: Gpu, by_pid: Mapping[int, int | None]) -> str | None:
-    if gpu.error is not None or gpu.late:
-        return "the GPU does not answer now"
-    if gpu.memory_is_shared:
-        return "its memory is the host's: what is used is the sum of its processes"
-    if gpu.memory_used_bytes is None:
-        return "the driver does not say how much memory is used"
-    if gpu.memory_reserved_bytes is None:
-        return "this driver counts what it reserves for itself as used (memory info v1)"
-    silent = [pid for pid, bytes_ in by_pid.items() if bytes_ is None]
-    if silent:
-        return f"the driver gives no memory figure for {len(silent)} of {len(by_pid)} processes"
-    return None
-
-
-def _sum(values: Iterable[int | None]) -> int | None:
-    total = 0
-    for value in values:
-        if value is None:
-            return None
-        total += value
-    return total
-
-
-def gap_threshold(gpu: Gpu, least_mib: int) -> int:
-    """Bytes above which unattributed memory is worth a word."""
-    return max(least_mib * units.MIB, int(GAP_SHARE * (gpu.memory_total_bytes or 0)))
-
-
 @dataclass(slots=True)
 class UnattributedClock:
-    """Since when GPUs have had memory that nobody accounts for, and loads that nobody makes."""
+    """Since when (epoch seconds) GPUs, by UUID, have more unattributed memory than is normal, and since when they are
+    busy with no process listed."""
 
-    gaps: dict[str, float]
-    loads: dict[str, float]
+    memory_since: dict[str, float] = field(default_factory=dict)
+    load_since: dict[str, float] = field(default_factory=dict)
 
-    @classmethod
-    def new(cls) -> UnattributedClock:
-        return cls({}, {})
-
-    def observe(self, snapshot: Snapshot, attributions: Iterable[Attribution], least_mib: int) -> None:
+    def observe(self, snapshot: Snapshot, breakdowns: Iterable[MemoryBreakdown], least_mib: int) -> None:
+        """*least_mib* is the setting ``leak_gap_mib``."""
         listed = {process.gpu_uuid for process in snapshot.processes}
-        found = {attribution.gpu_uuid: attribution for attribution in attributions}
+        found = {breakdown.gpu_uuid: breakdown for breakdown in breakdowns}
         for gpu in snapshot.gpus:
-            gap = found[gpu.uuid].unattributed if gpu.uuid in found else None
-            self._keep(self.gaps, gpu, gap is not None and gap > gap_threshold(gpu, least_mib), snapshot.taken_at)
-            busy = (gpu.utilization_gpu_percent or 0) >= DEAD_PID_LOAD_PERCENT and gpu.uuid not in listed
-            self._keep(self.loads, gpu, busy and gpu.error is None and not gpu.late, snapshot.taken_at)
+            bytes_ = found[gpu.uuid].unattributed if gpu.uuid in found else None
+            much = bytes_ is not None and bytes_ > unattributed_bytes(gpu, least_mib)
+            self._keep(self.memory_since, gpu, much, snapshot.taken_at)
+            busy = (gpu.utilization_gpu_percent or 0) >= UNLISTED_LOAD_PERCENT and gpu.uuid not in listed
+            self._keep(self.load_since, gpu, busy and gpu.error is None and not gpu.late, snapshot.taken_at)
 
     @staticmethod
     def _keep(since: dict[str, float], gpu: Gpu, holds: bool, now: float) -> None:
@@ -104,34 +49,27 @@ class UnattributedClock:
         else:
             since.pop(gpu.uuid, None)
 
-    def gapped(self, now: float) -> tuple[str, ...]:
-        """GPUs with a gap or a ghost load for long enough."""
-        long = [uuid for uuid, since in self.gaps.items() if now - since >= GAP_SECONDS]
-        return tuple(
-            dict.fromkeys(long + [u for u, since in self.loads.items() if now - since >= DEAD_PID_LOAD_SECONDS])
-        )
 
-
-def gap(
+def explain_unattributed(
     gpu: Gpu,
-    attribution: Attribution,
+    breakdown: MemoryBreakdown,
     clock: UnattributedClock,
     snapshot: Snapshot,
     scan: HolderScan | None,
 ) -> UnattributedMemory | None:
-    """The card of *gpu*, where there is something to explain; holders as of *scan*."""
-    since, busy_since = clock.gaps.get(gpu.uuid), clock.loads.get(gpu.uuid)
-    has_gap = since is not None and snapshot.taken_at - since >= GAP_SECONDS
-    busy = busy_since is not None and snapshot.taken_at - busy_since >= DEAD_PID_LOAD_SECONDS
-    if not has_gap and not busy:
+    """What may be the cause on *gpu*, where there is something to explain; holders as of *scan*."""
+    since, busy_since = clock.memory_since.get(gpu.uuid), clock.load_since.get(gpu.uuid)
+    has_memory = since is not None and snapshot.taken_at - since >= UNATTRIBUTED_SECONDS
+    busy = busy_since is not None and snapshot.taken_at - busy_since >= UNLISTED_LOAD_SECONDS
+    if not has_memory and not busy:
         return None
     listed = {process.pid for process in snapshot.processes if process.exists is not False}
     unlisted = () if scan is None else _unlisted(gpu, listed, scan)
     causes = _causes(gpu, snapshot, scan, unlisted, busy)
-    began = since if has_gap and since is not None else busy_since
+    began = since if has_memory and since is not None else busy_since
     return UnattributedMemory(
         gpu_uuid=gpu.uuid,
-        bytes=(attribution.unattributed or 0) if has_gap else 0,
+        bytes=(breakdown.unattributed or 0) if has_memory else 0,
         since=snapshot.taken_at if began is None else began,
         causes=causes,
         holders=unlisted,

@@ -14,11 +14,11 @@ from gputop.leaks.holders.holder import HolderScan
 from gputop.leaks.process_context import ProcessContext
 from gputop.leaks.report import DeadPid
 from gputop.leaks.rules import Case, deliberate, is_worker, manager_of
+from gputop.leaks.thresholds import DEAD_PID_SECONDS, idle_seconds, stopped_seconds
 from gputop.model import Finding, HostFacts, LeakVerdict, ProcessKey, Verdict
 from gputop.settings import Settings
 from gputop.units import clock_or_day, duration_in_words, plural, size_in_words
 
-DEAD_PID_SECONDS: Final = 5.0  # tearing down tens of GiB takes some of them
 MOST_HOLDERS: Final = 8  # named in the evidence; all are among the targets
 
 _DOUBTS: Final[dict[str, str]] = {
@@ -73,7 +73,7 @@ def judge(case: Case, settings: Settings, now: float) -> LeakVerdict | None:
 
 
 def nothing_to_ask(
-    facts: HostFacts, context: ProcessContext, lost_parent: bool, idle_seconds: float, settings: Settings
+    facts: HostFacts, context: ProcessContext, lost_parent: bool, idle_for: float, settings: Settings
 ) -> bool:
     """Whether no rule can hold: the short answer for most of a thousand processes, without making a case of them."""
     return (
@@ -81,7 +81,7 @@ def nothing_to_ask(
         and not lost_parent
         and context.leader_exists is not False
         and (context.slurm_job_claimed is None or context.owner.slurm_job is not None)
-        and idle_seconds < settings.leak_idle_minutes * 60
+        and idle_for < idle_seconds(settings)
     )
 
 
@@ -108,7 +108,7 @@ def _combine(
     if "R4" in findings and not excused and (supported or worker):
         return Verdict.SUSPECT, ordered("R4")
     if "R6" in findings and case.stopped_since is not None:
-        long = now - case.stopped_since >= settings.leak_stopped_minutes * 60
+        long = now - case.stopped_since >= stopped_seconds(settings)
         return (Verdict.SUSPECT if long else Verdict.NOTE), ordered("R6")
     if "R9" in findings:
         return Verdict.IDLE, ordered("R9")

@@ -26,7 +26,14 @@ from gputop.model.gpu import (
     event_reasons,
 )
 from gputop.model.hostile_text import REPLACEMENT, clean_text
-from gputop.model.memory import memory_by_pid, unattributed
+from gputop.model.memory import (
+    MemoryBreakdown,
+    memory_breakdown,
+    memory_by_gpu,
+    memory_by_pid,
+    unattributed,
+    used_minus_listed,
+)
 from gputop.model.process import GpuProcess, HostFacts, ProcessKey, RowKey
 from gputop.model.snapshot import Driver, Host, Snapshot
 from gputop.model.torch import TorchAnswer, TorchDevice, TorchPhase, TorchReport
@@ -44,6 +51,7 @@ __all__ = [
     "Host",
     "HostFacts",
     "LeakVerdict",
+    "MemoryBreakdown",
     "MigInstance",
     "NvLink",
     "ProcessKey",
@@ -58,7 +66,10 @@ __all__ = [
     "Xid",
     "clean_text",
     "event_reasons",
+    "memory_breakdown",
+    "memory_by_gpu",
     "memory_by_pid",
     "replace",
     "unattributed",
+    "used_minus_listed",
 ]

@@ -13,8 +13,7 @@ import math
 from collections.abc import Iterable
 from typing import Any, Final
 
-from gputop.leaks.unattributed import attribute
-from gputop.model import Gpu, GpuProcess, MigInstance, Snapshot
+from gputop.model import Gpu, GpuProcess, MigInstance, Snapshot, memory_breakdown
 
 #: Fields that appear under another name or in another form.
 _GPU_OWN: Final = frozenset(("event_reasons_mask", "mig"))
@@ -45,7 +44,7 @@ def as_dict(snapshot: Snapshot) -> dict[str, Any]:
 
 def _gpu(gpu: Gpu, processes: Iterable[GpuProcess]) -> dict[str, Any]:
     plain = _fields(gpu, leave_out=_GPU_OWN)
-    parts = attribute(gpu, processes)
+    parts = memory_breakdown(gpu, processes)
     plain["memory_living_bytes"] = parts.living if gpu.memory_used_bytes is not None else None
     plain["memory_dead_bytes"] = parts.dead_pids if gpu.memory_used_bytes is not None else None
     plain["memory_shared_bytes"] = parts.shared

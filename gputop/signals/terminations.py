@@ -13,7 +13,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from gputop.model import Gpu, GpuProcess, HostFacts, ProcessKey, Snapshot
+from gputop.model import (
+    Gpu,
+    GpuProcess,
+    HostFacts,
+    ProcessKey,
+    Snapshot,
+    memory_by_gpu,
+    memory_by_pid,
+    used_minus_listed,
+)
 from gputop.signals import timeouts
 from gputop.signals.audit_log import ActionLog
 from gputop.signals.memory_reclaim import HeldMemory, MemoryReclaim, respawned
@@ -55,7 +64,7 @@ class Terminations(TerminationsText):
             for termination in self.all:
                 self._freeze(termination, snapshot)
             self.names = {gpu.uuid: f"GPU {gpu.index}" for gpu in snapshot.gpus}
-            self._before = {gpu.uuid: _unexplained(gpu, snapshot) for gpu in snapshot.gpus}
+            self._before = {gpu.uuid: _unattributed(gpu, snapshot) for gpu in snapshot.gpus}
         uuids = {uuid for termination in self.all for uuid in termination.memory}
         self.falls = MemoryReclaim(uuids | {uuid for one in self.held for uuid in one.memory})
 
@@ -65,21 +74,10 @@ class Terminations(TerminationsText):
 
     @staticmethod
     def _freeze(termination: ProcessTermination, snapshot: Snapshot) -> None:
-        parts: dict[tuple[str, int | None], int | None] = {}
-        for process in snapshot.processes:
-            if process.key != termination.target.key:
-                continue
+        rows = [process for process in snapshot.processes if process.key == termination.target.key]
+        for process in rows:
             termination.facts = process.host or termination.facts
-            # compute instances of one GPU instance share its memory
-            part = (process.gpu_uuid, process.gpu_instance_id)
-            known = parts.get(part)
-            if process.memory_bytes is None or (known is not None and known >= process.memory_bytes):
-                parts.setdefault(part, None)
-            else:
-                parts[part] = process.memory_bytes
-        for (uuid, _), bytes_ in parts.items():
-            so_far = termination.memory.get(uuid)
-            termination.memory[uuid] = bytes_ if so_far is None else so_far + (bytes_ or 0)
+        termination.memory.update(memory_by_gpu(rows))
         for uuid in termination.target.gpu_uuids:
             termination.memory.setdefault(uuid, None)
 
@@ -167,7 +165,7 @@ class Terminations(TerminationsText):
         if snapshot is not None:
             self.falls.begin(snapshot)
         if snapshot is not None and not self.those(TerminationState.EXITED):
-            self._before = {gpu.uuid: _unexplained(gpu, snapshot) for gpu in snapshot.gpus}
+            self._before = {gpu.uuid: _unattributed(gpu, snapshot) for gpu in snapshot.gpus}
         for termination in chosen:
             if termination.hold is not None:
                 self._send(termination, termination.hold, number)
@@ -254,7 +252,7 @@ class Terminations(TerminationsText):
         if any(process.gpu_uuid == uuid and _is_same(process, termination) for process in snapshot.processes):
             termination.listed = True
             return False
-        before, after = self._before.get(uuid), _unexplained(gpu, snapshot)
+        before, after = self._before.get(uuid), _unattributed(gpu, snapshot)
         if held is None or before is None or after is None:
             return True  # the driver gives no figures: not listed any more is all that can be seen
         return after - before <= held * _BACK
@@ -274,15 +272,6 @@ def _is_same(process: GpuProcess, termination: ProcessTermination) -> bool:
     return process.host is None or process.key == termination.target.key
 
 
-def _unexplained(gpu: Gpu, snapshot: Snapshot) -> int | None:
-    """Bytes used on *gpu* that no listed process accounts for, without a lower bound; None where it cannot be told."""
-    if gpu.memory_used_bytes is None:
-        return None
-    largest: dict[tuple[int, int | None], int] = {}
-    for process in snapshot.processes:
-        if process.gpu_uuid == gpu.uuid:
-            if process.memory_bytes is None:
-                return None
-            part = (process.pid, process.gpu_instance_id)
-            largest[part] = max(process.memory_bytes, largest.get(part, 0))
-    return gpu.memory_used_bytes - sum(largest.values())
+def _unattributed(gpu: Gpu, snapshot: Snapshot) -> int | None:
+    """What of *gpu* no listed process accounts for now; only compared with itself at another moment."""
+    return used_minus_listed(gpu, memory_by_pid(row for row in snapshot.processes if row.gpu_uuid == gpu.uuid))

@@ -8,8 +8,7 @@ from typing import Final, NamedTuple
 
 from gputop import units
 from gputop.leaks.report import LeakReport
-from gputop.leaks.unattributed import attribute
-from gputop.model import Gpu, GpuProcess, LeakVerdict, ProcessKey, Severity, Snapshot, Verdict
+from gputop.model import Gpu, GpuProcess, LeakVerdict, ProcessKey, Severity, Snapshot, Verdict, memory_breakdown
 from gputop.torch_monitor.process_memory import TorchMemory, torch_memory
 
 MOST_PROCESSES: Final = 8
@@ -95,7 +94,7 @@ def headline(snapshot: Snapshot, gpu: Gpu) -> str:
 def _whose(gpu: Gpu, members: list[_Member], report: LeakReport) -> Iterable[str]:
     if gpu.error is not None:
         yield gpu.error
-    parts = attribute(gpu, [member.process for member in members])
+    parts = memory_breakdown(gpu, [member.process for member in members])
     for member in members[:MOST_PROCESSES]:
         dead = " (dead: it exited, and its memory stayed)" if member.process.exists is False else ""
         yield f"{units.size(member.process.memory_bytes):>6}  {member.words}{dead}"
@@ -165,11 +164,11 @@ def _suspects(verdicts: list[LeakVerdict], report: LeakReport, gpu: Gpu) -> Iter
         yield f"{verdict.verdict.name}  pid {verdict.process.pid}  {size}: {verdict.findings[0].words}"
         if verdict.doubts:
             yield f"  unless {'; or '.join(verdict.doubts)}"
-    gap = report.gap(gpu.uuid)
-    if gap is not None and gap.causes:
-        cause = gap.causes[0]
+    unattributed = report.unattributed_on(gpu.uuid)
+    if unattributed is not None and unattributed.causes:
+        cause = unattributed.causes[0]
         yield f"unattributed memory, perhaps {cause.name}: {cause.words}"
-    if not verdicts and gap is None:
+    if not verdicts and unattributed is None:
         yield "none"
     yield from report.unsure
 
@@ -213,9 +212,9 @@ def _advice(
                 yield f"Nobody seen here keeps the memory of pid {verdict.process.pid}: if this stays so, as root"
                 yield f"$ nvidia-smi -i {gpu.index} --gpu-reset   # when nobody uses it; or reboot"
             said = True
-    gap = report.gap(gpu.uuid)
-    if gap is not None and gap.causes:
-        yield gap.causes[0].advice
+    unattributed = report.unattributed_on(gpu.uuid)
+    if unattributed is not None and unattributed.causes:
+        yield unattributed.causes[0].advice
         said = True
     for member in members:
         for line in _for_process(member, trend):

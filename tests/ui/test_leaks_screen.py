@@ -43,13 +43,13 @@ IDLE = LeakVerdict(
     Verdict.IDLE, process(50400).key, ((GPU0, 80 * GIB),), (Finding("R9", "idle for 2 h 13 min; SM 0 %"),),
     ("a server that waits for requests",), (process(50400).key,), TAKEN_AT - 7980, "ml", "python serve.py",
 )  # fmt: skip
-GAP = UnattributedMemory(GPU0, 3 * GIB, TAKEN_AT, (
+UNATTRIBUTED = UnattributedMemory(GPU0, 3 * GIB, TAKEN_AT, (
     Cause("MPS", "the MPS service runs (77) and holds its clients' memory", "echo quit | nvidia-cuda-mps-control", 2),
     Cause("managed memory", "cudaMallocManaged pages belong to no process", "look at torch.cuda.memory_stats", 1),
 ))  # fmt: skip
 SCAN = HolderScan(TAKEN_AT, 0.04, (), 412, (("root", 37),))
 REPORT = LeakReport(
-    TAKEN_AT, (LEAK, IDLE), dead_pids=(DEAD_PID,), gaps=(GAP,), scan=SCAN,
+    TAKEN_AT, (LEAK, IDLE), dead_pids=(DEAD_PID,), unattributed=(UNATTRIBUTED,), scan=SCAN,
     owners={IDLE.process: Owner(where="unit serve.service", stop_with="systemctl stop serve.service")},
 )  # fmt: skip
 SNAPSHOT = snapshot(process(50400, 0, 80), replace(process(50211, 1, 38), host=None, exists=False))
@@ -85,7 +85,7 @@ async def test_worst_first_with_what_each_would_free_and_why() -> None:
         assert "1 LEAK 38.0G" in lines[0] and "1 IDLE 80.0G" in lines[0] and "412 processes inspected" in lines[0]
         assert lines[2].split()[:3] == ["▸", "LEAK", "38.0G"]
         assert "IDLE 2h13m" in lines[3] and "80.0G" in lines[3]
-        assert "GAP" in lines[4] and "3.0G" in lines[4] and "MPS?" in lines[4]
+        assert "UNATTRIBUTED" in lines[4] and "3.0G" in lines[4] and "MPS?" in lines[4]
         text = flat(app.text())
         assert "R1 the driver lists 50211" in text and "unless a large context" in text
         assert "50377 python ddp.py (cv) holds /dev/nvidia1 (fd 41): process group 50211" in text

@@ -78,8 +78,8 @@ class FastTier:
         self.processes = Processes(handle, strides, identity.uuid, index)
         self.pcie = PcieCounters(handle)
         self.gpm = Gpm(handle) if gpm_supported(handle) else None
-        self._gap_of: tuple[int | None, int | None, bool, tuple[GpuProcess, ...]] | None = None
-        self._gap: int | None = None
+        self._unattributed_of: tuple[int | None, int | None, bool, tuple[GpuProcess, ...]] | None = None
+        self._unattributed_bytes: int | None = None
 
     def read(
         self, background: Background, shares: Mapping[int, Shares] | None, sampled: Throughput, xids: tuple[Xid, ...]
@@ -164,14 +164,14 @@ class FastTier:
         self, used: int | None, reserved: int | None, shared: bool, processes: tuple[GpuProcess, ...]
     ) -> int | None:
         """:func:`gputop.model.unattributed`, computed again only when something it depends on changed."""
-        before = self._gap_of
+        before = self._unattributed_of
         if before is None or before[3] is not processes or before[:3] != (used, reserved, shared):
             memory = Gpu(
                 0, "", "", 0.0, memory_used_bytes=used, memory_reserved_bytes=reserved, memory_is_shared=shared
             )
-            self._gap = unattributed(memory, memory_by_pid(processes))
-            self._gap_of = used, reserved, shared, processes
-        return self._gap
+            self._unattributed_bytes = unattributed(memory, memory_by_pid(processes))
+            self._unattributed_of = used, reserved, shared, processes
+        return self._unattributed_bytes
 
     def _notes(self, background: Background) -> tuple[str, ...]:
         notes, processes, explain = background.notes, self.processes, self.handle.library.explain

@@ -67,7 +67,7 @@ class GpuArea(LineWidget):
 
     def show_report(self, report: LeakReport) -> None:
         """Say of the GPUs' memory what was found out."""
-        if report.gaps != self._report.gaps or report.dead_pids != self._report.dead_pids:
+        if report.unattributed != self._report.unattributed or report.dead_pids != self._report.dead_pids:
             self._report = report
             self._draw_gpus()
 
@@ -88,7 +88,7 @@ class GpuArea(LineWidget):
                 history.track(gpu.uuid),
                 snapshot.taken_at,
                 selected=self.has_focus and gpu.uuid == self.selected,
-                gap=self._report.gap(gpu.uuid),
+                unattributed=self._report.unattributed_on(gpu.uuid),
                 held_by=held_by(self._report, gpu.uuid),
             )
             for gpu in self._gpus

@@ -108,7 +108,7 @@ def _body(drawing: GpuDrawing, inner: int, tall: bool, view: View) -> list[Line]
     if tall and track is not None:
         rows += _history(drawing, inner, text, track.utilization.last(bar), drawing.soft, view)
 
-    remark = memory_remark(gpu, drawing.parts, drawing.trend, view.settings, drawing.gap, drawing.held_by)
+    remark = memory_remark(gpu, drawing.parts, drawing.trend, view.settings, drawing.unattributed, drawing.held_by)
     rows.append((("MEM  ", "dim"), *memory_bar(drawing, bar, view), (fit(f" {_sizes(drawing, view)}", text), "text")))
     said: Span = (fit(f" {remark.text(text - 1)}" if remark else "", text), remark.style if remark else "dim")
     if tall and track is not None:

@@ -11,7 +11,7 @@ from gputop.model import Gpu, GpuFacts, Severity, Snapshot, event_reasons
 from gputop.sampling.detail_history import DetailHistory
 from gputop.sampling.history import History
 from gputop.ui.gpus.parts import tall_sparkline
-from gputop.ui.leaks.text import about_gap, about_holders
+from gputop.ui.leaks.text import about_holders, about_unattributed
 from gputop.ui.toolkit.cells import Line, Span, fit
 from gputop.ui.toolkit.glyphs import gauge
 from gputop.ui.toolkit.palette import gpu_role, load_role, soft_role
@@ -116,7 +116,7 @@ class GpuText:
 
     def _shares(self, gpu: Gpu, amount: Callable[[str, int | None], Line]) -> list[Line]:
         """What is used, by whom: used = listed + held by dead pids + unattributed - shared."""
-        found = self._report.attribution(gpu.uuid) if self._report is not None else None
+        found = self._report.breakdown(gpu.uuid) if self._report is not None else None
         if found is None:
             return [amount("unattributed", gpu.memory_unattributed_bytes)]
         lines = [amount("  processes", found.living), amount("  dead pids", found.dead_pids)]
@@ -133,9 +133,9 @@ class GpuText:
         if report is None:
             return []
         parts = []
-        card = report.gap(gpu.uuid)
+        card = report.unattributed_on(gpu.uuid)
         if card is not None:
-            parts.append(Part("Used by no listed process", about_gap(card, str(gpu.index), self.view, cells)))
+            parts.append(Part("Used by no listed process", about_unattributed(card, str(gpu.index), self.view, cells)))
         for dead_pid in report.dead_pids:
             if any(uuid == gpu.uuid for uuid, _ in dead_pid.memory):
                 held = self.view.memory(dead_pid.memory_bytes)

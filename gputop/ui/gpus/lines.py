@@ -168,7 +168,7 @@ def pair(drawing: GpuDrawing, shape: Shape, view: View) -> list[Line]:
     if columns.spark and view.settings.show_sparklines and drawing.track is not None:
         lower += [sparkline(drawing.track.memory.last(columns.spark), columns.spark, drawing.soft, glyphs)]
     taken = sum(width(text) for text, _ in lower)
-    remark = memory_remark(gpu, drawing.parts, drawing.trend, view.settings, drawing.gap, drawing.held_by)
+    remark = memory_remark(gpu, drawing.parts, drawing.trend, view.settings, drawing.unattributed, drawing.held_by)
     lower.append(_status(remark, shape.cells - taken))
     return [tuple(upper), tuple(lower), *(mig_line(instance, drawing, shape.cells, view) for instance in gpu.mig)]
 
@@ -195,7 +195,7 @@ def single(drawing: GpuDrawing, shape: Shape, view: View) -> list[Line]:
         spans += [sparkline(drawing.track.memory.last(spark), spark, drawing.soft, glyphs)]
     spans += [temperature_span(gpu, view, shape.temperature), power_span(gpu, view, 10)]
     taken = sum(width(text) for text, _ in spans)
-    memory = memory_remark(gpu, drawing.parts, drawing.trend, view.settings, drawing.gap, drawing.held_by)
+    memory = memory_remark(gpu, drawing.parts, drawing.trend, view.settings, drawing.unattributed, drawing.held_by)
     said = remarks(gpu, view.settings, drawing.now, view.alarms.get(gpu.uuid, ()))
     worst = max([*said[:1], *([memory] if memory else [])], key=lambda remark: remark.severity, default=None)
     spans.append(_status(worst, shape.cells - taken))

@@ -25,7 +25,7 @@ class GpuDrawing:
     track: Track | None
     now: float
     selected: bool = False
-    gap: UnattributedMemory | None = None  # memory that nobody accounts for, for long enough to be explained
+    unattributed: UnattributedMemory | None = None  # where there was some for long enough to be explained
     held_by: str = ""  # who keeps the dead's memory: "50377 +3"
 
     @property

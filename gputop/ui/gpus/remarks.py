@@ -8,14 +8,15 @@ from typing import Final, NamedTuple
 
 from gputop import units
 from gputop.leaks.report import UnattributedMemory
-from gputop.model import Gpu, GpuProcess, Severity, memory_by_pid
+from gputop.leaks.thresholds import UNATTRIBUTED_SHOWN_BYTES
+from gputop.model import Gpu, GpuProcess, Severity, memory_breakdown
 from gputop.sampling.history import Trend
 from gputop.settings import Settings, Thresholds
 from gputop.torch_monitor.process_memory import torch_memory
 from gputop.ui.toolkit.cells import width
 
-UNATTRIBUTED_SHOWN: Final = 512 * units.MIB  # the normal gap on an H200 is 43 MiB
-XID_SHOWN: Final = 600.0  # seconds
+RELEASABLE_SHOWN_BYTES: Final = 512 * units.MIB
+XID_SHOWN_SECONDS: Final = 600.0
 STYLE_OF: Final = {
     Severity.NORMAL: "dim",
     Severity.INFO: "dim",
@@ -67,17 +68,16 @@ def memory_parts(gpu: Gpu, processes: Iterable[GpuProcess], now: float = 0.0) ->
     if not total or used is None:
         return None
     processes = list(processes)
-    dead = {process.pid for process in processes if process.exists is False}
-    by_pid = memory_by_pid(processes)
-    dead_pids = sorted((pid for pid in dead if by_pid.get(pid)), key=lambda pid: -(by_pid[pid] or 0))
-    dead_pid = min(used, sum(by_pid[pid] or 0 for pid in dead_pids))
+    by_dead_pid = [(pid, bytes_) for pid, bytes_ in memory_breakdown(gpu, processes).by_dead_pid if bytes_]
+    dead_pid = min(used, sum(bytes_ for _, bytes_ in by_dead_pid))
     unattributed = min(gpu.memory_unattributed_bytes or 0, used - dead_pid)
     live = used - dead_pid - unattributed
     told = [split for process in processes if process.torch and (split := torch_memory(process, gpu, now))]
     cached = min(live, sum(split.cached for split in told if split.fresh))
     releasable = min(cached, sum(split.releasable for split in told if split.fresh))
     reserved = gpu.memory_reserved_bytes or 0
-    return MemoryParts(total, live, dead_pid, unattributed, reserved, tuple(dead_pids), cached, releasable)
+    dead_pids = tuple(pid for pid, _ in by_dead_pid)
+    return MemoryParts(total, live, dead_pid, unattributed, reserved, dead_pids, cached, releasable)
 
 
 def severity_of(value: float | None, thresholds: Thresholds | None) -> Severity:
@@ -112,7 +112,7 @@ def remarks(gpu: Gpu, settings: Settings, now: float, alarms: Iterable[str] = ()
             )
         )
     for xid in reversed(gpu.xids):
-        if now - xid.at < XID_SHOWN:
+        if now - xid.at < XID_SHOWN_SECONDS:
             found.append(
                 Remark(
                     xid.severity, f"Xid {xid.code} {units.duration(now - xid.at)} ago: {xid.words}", f"Xid {xid.code}"
@@ -140,10 +140,11 @@ def memory_remark(
     parts: MemoryParts | None,
     trend: Trend | None,
     settings: Settings,
-    gap: UnattributedMemory | None = None,
+    explained: UnattributedMemory | None = None,
     held_by: str = "",
 ) -> Remark | None:
-    """The one thing to say about its memory. *held_by*: who keeps the memory of its dead pids."""
+    """The one thing to say about its memory. *explained*: its unattributed memory with the likely causes;
+    *held_by*: who keeps the memory of its dead pids."""
     if parts is None:
         return None
     usable = max(1, parts.total - parts.reserved)
@@ -166,17 +167,17 @@ def memory_remark(
             )
         return Remark(severity, words, words)
     full = f"{share:.0f}% full" if severity >= Severity.WARNING else ""
-    if parts.releasable >= max(UNATTRIBUTED_SHOWN, parts.total // 20):
+    if parts.releasable >= max(RELEASABLE_SHOWN_BYTES, parts.total // 20):
         size = units.size(parts.releasable, settings.memory_unit)
         words = f"{full}, {size} cached, could be released" if full else f"{size} cached, could be released"
         return Remark(severity, words, full or f"{size} cached")
-    if parts.unattributed >= UNATTRIBUTED_SHOWN:
+    if parts.unattributed >= UNATTRIBUTED_SHOWN_BYTES:
         size = units.size(parts.unattributed, settings.memory_unit)
         if full:
             return Remark(severity, f"{full}, {size} unattributed", full)
-        cause = f": {gap.causes[0].name}?" if gap is not None and gap.causes else ""
+        cause = f": {explained.causes[0].name}?" if explained is not None and explained.causes else ""
         return Remark(Severity.INFO, f"{size} unattributed{cause}", f"{size} ?")
-    if gap is not None and gap.busy:
+    if explained is not None and explained.busy:
         return Remark(Severity.WARNING, "busy, and no process is listed", "busy ?")
     return Remark(severity, full, f"{share:.0f}%") if full else None
 

@@ -18,7 +18,7 @@ from gputop.signals.protocol import Signals
 from gputop.signals.scope import SignalScope
 from gputop.ui.insight import Insight
 from gputop.ui.kill.targets import verdicts_as_targets
-from gputop.ui.leaks.text import about_gap, about_verdict
+from gputop.ui.leaks.text import about_unattributed, about_verdict
 from gputop.ui.processes.annotations import verdict_words
 from gputop.ui.processes.lines import VERDICT_ROLES
 from gputop.ui.toolkit.cells import Line, Span, fit, width
@@ -72,7 +72,7 @@ class LeaksScreen(Screen[None]):
 
     @property
     def entries(self) -> list[Entry]:
-        return [*self.report.verdicts, *self.report.gaps]
+        return [*self.report.verdicts, *self.report.unattributed]
 
     def compose(self) -> ComposeResult:
         yield self.board
@@ -273,7 +273,7 @@ class LeaksScreen(Screen[None]):
         return ((left, "title+b@bar"), (fit(f"{words} ", cells - width(left), right=True), "dim@bar"))
 
     def _heading(self, cells: int) -> Line:
-        text = f"  {'VERDICT':<11} {'FREES':>8} {'GPU':>5} {'PID':>7} {'USER':<9} COMMAND"
+        text = f"  {'VERDICT':<12} {'FREES':>8} {'GPU':>5} {'PID':>7} {'USER':<9} COMMAND"
         return ((fit(text, cells), "dim"),)
 
     def _line(self, entry: Entry, here: bool, cells: int) -> Line:
@@ -282,7 +282,7 @@ class LeaksScreen(Screen[None]):
         if isinstance(entry, UnattributedMemory):
             where = self._index(entry.gpu_uuid)
             cause = entry.causes[0].name if entry.causes else "unknown"
-            text = f"{'GAP':<11} {self.view.memory(entry.bytes):>8} {where:>5} {glyphs.unknown:>7} {'':<9} "
+            text = f"{'UNATTRIBUTED':<12} {self.view.memory(entry.bytes):>8} {where:>5} {glyphs.unknown:>7} {'':<9} "
             line: Line = (
                 cursor,
                 (" ", "text"),
@@ -296,7 +296,7 @@ class LeaksScreen(Screen[None]):
             line = (
                 cursor,
                 ("*" if tagged else " ", "accent+b"),
-                (fit(word, 11), VERDICT_ROLES[entry.verdict]),
+                (fit(word, 12), VERDICT_ROLES[entry.verdict]),
                 (f" {self.view.memory(entry.memory_bytes):>8}", "title"),
                 (f" {fit(gpus, 5, right=True)}", "text"),
                 (f" {entry.process.pid:>7}", "ghost" if entry.process.start_ticks is None else "text"),
@@ -314,7 +314,7 @@ class LeaksScreen(Screen[None]):
     def _detail(self, cells: int) -> list[Line]:
         entry = self._here()
         if isinstance(entry, UnattributedMemory):
-            lines = about_gap(entry, self._index(entry.gpu_uuid), self.view, cells)
+            lines = about_unattributed(entry, self._index(entry.gpu_uuid), self.view, cells)
         elif entry is not None:
             lines = about_verdict(entry, self.report, self.view, cells)
         else:

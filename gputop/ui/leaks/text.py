@@ -53,16 +53,16 @@ def about_holders(dead_pid: DeadPid, report: LeakReport, view: View, cells: int)
     return lines
 
 
-def about_gap(gap: UnattributedMemory, index: str, view: View, cells: int) -> list[Line]:
+def about_unattributed(found: UnattributedMemory, index: str, view: View, cells: int) -> list[Line]:
     """The card of memory that no listed process accounts for: causes, the likeliest first, and what to do."""
-    since = units.clock_or_day(gap.since)
-    if gap.bytes:
-        head = f"{view.memory(gap.bytes)} of GPU {index} are used since {since} by no process that the driver lists."
+    since = units.clock_or_day(found.since)
+    if found.bytes:
+        head = f"{view.memory(found.bytes)} of GPU {index} are used since {since} by no process that the driver lists."
     else:
         head = f"GPU {index} works since {since}, and the driver lists no process."
     lines: list[Line] = [((part, "unattributed"),) for part in wrap(head, cells)]
     likely = {3: "here", 2: "likely", 1: "possible"}
-    for cause in gap.causes:
+    for cause in found.causes:
         lines += hanging(likely.get(cause.weight, "possible"), f"{cause.name}: {cause.words}", cells, "text")
         lines += hanging("", f"→ {cause.advice}", cells, "accent")
     return lines

@@ -332,7 +332,8 @@ for later in (0, 6, 60):
     exists = {{{parent.pid}: reader.exists({parent.pid})}}
     snapshot = assemble(time.time() + later, [Reading(gpu, (row,))], {{}}, exists, host=reader.machine())
     report = finder.step(snapshot, Settings())
-print(json.dumps([[v.verdict.name for v in report.verdicts], list(report.unsure), report.gaps[0].causes[0].name]))
+cause = report.unattributed[0].causes[0]
+print(json.dumps([[v.verdict.name for v in report.verdicts], list(report.unsure), cause.name]))
 """
         verdicts, unsure, cause = in_new_pid_namespace(code)
         assert verdicts == []

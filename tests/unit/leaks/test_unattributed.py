@@ -8,8 +8,19 @@ import pytest
 
 from gputop.leaks.holders.holder import HeldDevice, Holder, HolderScan
 from gputop.leaks.report import UnattributedMemory
-from gputop.leaks.unattributed import UnattributedClock, attribute, gap, gap_threshold
-from gputop.model import Gpu, GpuFacts, GpuProcess, Host, HostFacts, MigInstance, ProcessKey, Snapshot
+from gputop.leaks.thresholds import unattributed_bytes
+from gputop.leaks.unattributed import UnattributedClock, explain_unattributed
+from gputop.model import (
+    Gpu,
+    GpuFacts,
+    GpuProcess,
+    Host,
+    HostFacts,
+    MigInstance,
+    ProcessKey,
+    Snapshot,
+    memory_breakdown,
+)
 
 MIB, GIB = 1024**2, 1024**3
 UUID = "GPU-0"
@@ -35,45 +46,6 @@ def dead(pid: int, gib: float) -> GpuProcess:
     return GpuProcess(pid, UUID, "C", memory_bytes=int(gib * GIB), exists=False)
 
 
-def test_used_is_the_living_the_dead_and_the_rest() -> None:
-    parts = attribute(gpu(20), [on(1, 8), on(2, 4), dead(3, 5)])
-    assert (parts.living, parts.dead_pids, parts.unattributed, parts.shared) == (12 * GIB, 5 * GIB, 3 * GIB, 0)
-    assert parts.living is not None and parts.dead_pids is not None and parts.unattributed is not None
-    assert parts.living + parts.dead_pids + parts.unattributed == parts.used
-    assert (parts.reserved, parts.free, parts.unknown) == (GIB, 100 * GIB, None)
-
-
-def test_a_pid_in_two_lists_counts_once_with_its_larger_figure() -> None:
-    rows = [on(1, 8), GpuProcess(1, UUID, "G", memory_bytes=9 * GIB, exists=True)]
-    assert attribute(gpu(20), rows).living == 9 * GIB
-
-
-def test_more_than_is_used_is_shared_and_never_negative() -> None:
-    """CUDA IPC: an allocation at both its ends."""
-    parts = attribute(gpu(10), [on(1, 8), on(2, 6)])
-    assert (parts.unattributed, parts.shared, parts.unknown) == (0, 4 * GIB, None)
-
-
-@pytest.mark.parametrize(
-    ("made", "rows", "why"),
-    [
-        (gpu(memory_reserved_bytes=None), [on(1, 8)], "memory info v1"),
-        (gpu(), [on(1, 8), on(2, None)], "no memory figure for 1 of 2 processes"),
-        (gpu(None), [on(1, 8)], "does not say how much"),
-        (gpu(memory_is_shared=True), [on(1, 8)], "memory is the host's"),
-        (gpu(error="GPU is lost"), [], "does not answer"),
-        (gpu(late=True), [on(1, 8)], "does not answer"),
-    ],
-)
-def test_what_cannot_be_told_is_unknown_with_the_reason(made: Gpu, rows: list[GpuProcess], why: str) -> None:
-    parts = attribute(made, rows)
-    assert parts.unattributed is None and parts.shared is None and why in (parts.unknown or "")
-
-
-def test_rows_of_other_gpus_do_not_count() -> None:
-    assert attribute(gpu(20), [on(1, 8), GpuProcess(2, "GPU-1", "C", memory_bytes=5 * GIB)]).living == 8 * GIB
-
-
 # ---------------------------------------------------------------------------- cards
 
 
@@ -86,12 +58,12 @@ def card(
     least_mib: int = 512,
 ) -> UnattributedMemory | None:
     """The card after *seconds* of this."""
-    clock, found = UnattributedClock.new(), None
+    clock, found = UnattributedClock(), None
     for at in (0.0, seconds):
         snapshot = Snapshot(1000.0 + at, host or Host(pids_are_host=True), gpus=(made,), processes=rows)
-        parts = attribute(made, rows)
+        parts = memory_breakdown(made, rows)
         clock.observe(snapshot, [parts], least_mib)
-        found = gap(made, parts, clock, snapshot, scan)
+        found = explain_unattributed(made, parts, clock, snapshot, scan)
     return found
 
 
@@ -105,7 +77,7 @@ def causes(found: UnattributedMemory | None) -> list[str]:
 def test_the_normal_gap_has_no_card() -> None:
     assert card(gpu(20), on(1, 20 - 43 / 1024)) is None
     assert card(gpu(20), on(1, 20 - 600 / 1024)) is None, "2 % of 140 GiB are 2.8 GiB"
-    assert gap_threshold(gpu(), 512) == int(0.02 * 140 * GIB)
+    assert unattributed_bytes(gpu(), 512) == int(0.02 * 140 * GIB)
     small = gpu(6, memory_total_bytes=8 * GIB)
     assert card(small, on(1, 5.6)) is None
     assert card(small, on(1, 5.4)) is not None

@@ -142,10 +142,10 @@ def test_a_gap_gets_its_card_with_causes() -> None:
     demo = Demo("8xh200")
     for _ in range(8):
         report = demo.step()
-    (card,) = report.gaps
+    (card,) = report.unattributed
     assert card.bytes > 10 * 1024**3 and card.causes
     assert any("no listed process accounts for" in words for words in report.unsure)
-    assert all(parts.unknown is None and parts.shared == 0 for parts in report.attributions)
+    assert all(parts.unknown is None and parts.shared == 0 for parts in report.breakdowns)
 
 
 def test_ranks_and_owners_of_the_demo() -> None:
