@@ -168,7 +168,7 @@ def _gpus(query: Query) -> Iterator[Check]:
     for row in query.gpu_rows(list(fields.values())):
         yield from _gpu(dict(zip(fields, row, strict=True)))
     pids = [field for field in APP_FIELDS if field.name == "pid"]
-    failures = {row[0].words for row in query.app_rows(pids) if isinstance(row[0], Unanswered)}
+    failures = {row[0].message for row in query.app_rows(pids) if isinstance(row[0], Unanswered)}
     if failures:
         words = f"the driver does not list them: {', '.join(sorted(failures))}"
         yield Check("processes", WARN, words, "under MIG and confidential computing that takes root")
@@ -179,7 +179,7 @@ def _gpu(told: dict[str, Answer]) -> Iterator[Check]:
     topic, name = f"GPU {told['index']}", told["name"]
     if isinstance(name, Unanswered):
         fix = "see `dmesg` for Xid and NVRM; end its processes and reset it (`nvidia-smi -r`), or reboot"
-        yield Check(topic, FAIL, name.words, fix)
+        yield Check(topic, FAIL, name.message, fix)
         return
     mig = told["mig.mode.current"]
     words = [str(name)]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from gputop.sources.query_fields import MIB, WATTS, Answer, Field, Unanswered
+from gputop.sources.query_fields import MIB, NOT_APPLICABLE, WATTS, Answer, Field, Unanswered
 from gputop.text import cells, left, right
 from gputop.units import MIB as BYTES
 from gputop.units import UNKNOWN
@@ -14,7 +14,6 @@ from gputop.units import UNKNOWN
 Rows = Iterable[Sequence[Answer]]
 
 _CAPITAL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_NOT_AVAILABLE: Final = "N/A"
 
 
 # ------------------------------------------------------------------------------ CSV
@@ -38,16 +37,16 @@ def _heading(field: Field) -> str:
 
 def _cell(field: Field, value: Answer, units: bool) -> str:
     if isinstance(value, Unanswered):
-        bare = field.bare and value.words == _NOT_AVAILABLE
-        return value.words if bare else f"[{value.words}]"
+        bare = field.bare and value.message == NOT_APPLICABLE
+        return value.message if bare else f"[{value.message}]"
     text = _plain(field, value)
     return f"{text} {field.unit.sign}" if units and field.unit.sign else text
 
 
 def _plain(field: Field, value: int | float | str | bool) -> str:
     """Without its unit. Each MiB begun counts, so that used and free may add up to more than the total."""
-    if field.unit.words is not None:
-        return field.unit.words[bool(value)]
+    if field.unit.labels is not None:
+        return field.unit.labels[bool(value)]
     if isinstance(value, str):
         return value
     if field.unit is MIB:
@@ -106,7 +105,7 @@ def table(fields: Sequence[Field], rows: Rows, header: bool = True) -> str:
 
 def _shown(field: Field, value: Answer) -> str:
     if isinstance(value, Unanswered):
-        return UNKNOWN if value.words == _NOT_AVAILABLE else value.words
+        return UNKNOWN if value.message == NOT_APPLICABLE else value.message
     return _plain(field, value)
 
 

@@ -1,6 +1,7 @@
-"""What scripts ask for by name: the fields of ``nvidia-smi --query-gpu``, their units, and answers that are not there.
+"""What a field of `gputop query` is: its name, unit, answer, and what stands for an answer that is not there.
 
-Values are typed (bytes, watts, degrees Celsius, truth values); how they are written is the business of the outputs.
+Values are typed (bytes, watts, degrees Celsius, booleans). The fields themselves are those of the source
+(``nvml.query.fields``), how their values are written is the business of ``gputop.outputs``.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from typing import Any, Final
 
 @dataclass(frozen=True, slots=True)
 class FieldUnit:
-    """How the values of a field are told: in CSV *sign* stands behind the value and, in brackets, behind the heading;
-    *suffix* ends the key in JSON; *words* are no and yes, where that is what the values are."""
+    """How a field's values are written: in CSV *sign* stands behind the value and, in brackets, behind the heading;
+    *suffix* ends the key in JSON; *labels* are those of False and True, where the values are booleans."""
 
     sign: str = ""
     suffix: str = ""
-    words: tuple[str, str] | None = None
+    labels: tuple[str, str] | None = None
 
 
 PLAIN: Final = FieldUnit()
@@ -27,17 +28,20 @@ WATTS: Final = FieldUnit("W", "watts")
 MHZ: Final = FieldUnit("MHz", "mhz")
 MICROSECONDS: Final = FieldUnit("us", "microseconds")
 CELSIUS: Final = FieldUnit("", "celsius")
-ENABLED: Final = FieldUnit(words=("Disabled", "Enabled"))
-ACTIVE: Final = FieldUnit(words=("Not Active", "Active"))
-YES: Final = FieldUnit(words=("No", "Yes"))
+ENABLED: Final = FieldUnit(labels=("Disabled", "Enabled"))
+ACTIVE: Final = FieldUnit(labels=("Not Active", "Active"))
+YES: Final = FieldUnit(labels=("No", "Yes"))
+
+
+NOT_APPLICABLE: Final = "N/A"  # nvidia-smi's message for what a GPU does not support
 
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """In the place of a value: the driver's return code, and its words for it ("Insufficient Permissions")."""
+    """In the place of a value: the driver's return code and its message ("Insufficient Permissions")."""
 
     code: int
-    words: str
+    message: str
 
 
 Answer = int | float | str | bool | Unanswered
@@ -45,7 +49,8 @@ Answer = int | float | str | bool | Unanswered
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Something that can be asked for. ``read`` takes what it is asked of and raises where there is no answer."""
+    """Something that can be asked for. ``read`` takes the GPU or process it is asked of; it raises where there is no
+    answer."""
 
     name: str
     unit: FieldUnit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from ctypes import c_int, c_uint
+from ctypes import c_int
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,7 +22,6 @@ from gputop.sources.nvml.readings.processes import UNRELIABLE, EntryLayoutProbe,
 from gputop.sources.source import Reading
 
 _MEMORY_TEMPERATURE: Final = (abi.FIELD_MEMORY_TEMPERATURE, 0)
-_POWER_AVERAGE: Final = (abi.FIELD_POWER_AVERAGE, 0)
 _POWER_INSTANT: Final = (abi.FIELD_POWER_INSTANT, 0)
 _NOTHING: Final[Mapping[int, float]] = {}
 
@@ -49,22 +48,22 @@ class FastTier:
     ) -> None:
         self.handle, self.identity, self.index, self._mig = handle, identity, index, mig
         self._memory = memory_quantity(handle)
-        self._utilization: Quantity[tuple[int | None, int | None]] = handle.ways(
+        self._utilization: Quantity[tuple[int | None, int | None]] = handle.first_of(
             ("nvmlDeviceGetUtilizationRates", (), abi.Utilization(), _take_utilization)
         )
-        self._temperature: Quantity[int] = handle.ways(
+        self._temperature: Quantity[int] = handle.first_of(
             (
                 "nvmlDeviceGetTemperatureV",  # missing on R550 and before
                 (),
                 abi.Temperature(version=abi.version(abi.Temperature, 1)),
                 lambda buffer: buffer.temperature,
             ),
-            ("nvmlDeviceGetTemperature", (c_uint(0),), c_int(), lambda buffer: buffer.value),
+            ("nvmlDeviceGetTemperature", (0,), c_int(), lambda buffer: buffer.value),
         )
         self._power = handle.uint("nvmlDeviceGetPowerUsage")  # what nvidia-smi's power.draw is, on every GPU
-        self._clock_sm = handle.uint("nvmlDeviceGetClockInfo", before=(c_uint(abi.CLOCK_SM),))
-        self._clock_memory = handle.uint("nvmlDeviceGetClockInfo", before=(c_uint(abi.CLOCK_MEMORY),))
-        self._clock_video = handle.uint("nvmlDeviceGetClockInfo", before=(c_uint(abi.CLOCK_VIDEO),))
+        self._clock_sm = handle.uint("nvmlDeviceGetClockInfo", before=(abi.CLOCK_SM,))
+        self._clock_memory = handle.uint("nvmlDeviceGetClockInfo", before=(abi.CLOCK_MEMORY,))
+        self._clock_video = handle.uint("nvmlDeviceGetClockInfo", before=(abi.CLOCK_VIDEO,))
         self._state = handle.uint("nvmlDeviceGetPerformanceState")
         self._reasons = handle.u64(
             "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"
@@ -73,7 +72,7 @@ class FastTier:
         self._decoder = handle.percent("nvmlDeviceGetDecoderUtilization")
         self._jpeg = handle.percent("nvmlDeviceGetJpgUtilization")
         self._ofa = handle.percent("nvmlDeviceGetOfaUtilization")
-        self._power_average = Fields(handle, (_POWER_AVERAGE,))
+        self._power_average = handle.field(abi.FIELD_POWER_AVERAGE)
         self._fields = Fields(handle, (_MEMORY_TEMPERATURE, _POWER_INSTANT))
         self.processes = Processes(handle, strides, identity.uuid, index)
         self.pcie = PcieCounters(handle)
@@ -129,7 +128,7 @@ class FastTier:
             temperature_celsius=temperature,
             temperature_memory_celsius=_degrees(fields.get(_MEMORY_TEMPERATURE)),
             temperature_margin_celsius=background.temperature_margin_celsius,
-            power_watts=watts(self._power_average.read().get(_POWER_AVERAGE) if power is None else power),
+            power_watts=watts(self._power_average.read() if power is None else power),
             power_instant_watts=watts(fields.get(_POWER_INSTANT)),
             power_limit_watts=background.power_limit_watts,
             fans_percent=background.fans_percent,

@@ -8,7 +8,7 @@ from sysfs: nvmlDeviceGetCpuAffinity took 9 ms.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from ctypes import c_int, c_uint
+from ctypes import c_int
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,22 +47,22 @@ _NUMA_NOTE: Final = "GPU memory is a NUMA node: the kernel may keep files and pa
 def read_static(handle: Handle, pci_bus_id: str | None, gpm: bool, root: Path = Path("/")) -> GpuFacts:
     """What never changes while the driver is loaded. Raises Fault when the GPU or the driver is gone."""
     address = sysfs.address_of(pci_bus_id) if pci_bus_id else None
-    capability = handle.pair("nvmlDeviceGetCudaComputeCapability", c_int).read()
+    capability = handle.numbers("nvmlDeviceGetCudaComputeCapability", 2, kind=c_int).read()
     architecture = handle.uint("nvmlDeviceGetArchitecture").read()
-    ecc = handle.pair("nvmlDeviceGetEccMode").read()  # another mode takes a reboot
+    ecc = handle.numbers("nvmlDeviceGetEccMode", 2).read()  # another mode takes a reboot
 
     def clock(kind: int) -> int | None:
-        return handle.uint("nvmlDeviceGetMaxClockInfo", before=(c_uint(kind),)).read()
+        return handle.uint("nvmlDeviceGetMaxClockInfo", before=(kind,)).read()
 
     def threshold(kind: int) -> int | None:
-        return handle.uint("nvmlDeviceGetTemperatureThreshold", before=(c_uint(kind),)).read()
+        return handle.uint("nvmlDeviceGetTemperatureThreshold", before=(kind,)).read()
 
     return GpuFacts(
         minor_number=handle.uint("nvmlDeviceGetMinorNumber").read(),
         architecture=None if architecture is None else _ARCHITECTURE.get(architecture),
         compute_capability=f"{capability[0]}.{capability[1]}" if capability else None,
-        serial=handle.text("nvmlDeviceGetSerial"),
-        vbios=handle.text("nvmlDeviceGetVbiosVersion"),
+        serial=handle.text("nvmlDeviceGetSerial").read(),
+        vbios=handle.text("nvmlDeviceGetVbiosVersion").read(),
         gpm=gpm,
         numa_node=sysfs.numa_node(address, root) if address else None,
         cpu_affinity=sysfs.cpu_affinity(address, root) if address else None,
@@ -88,11 +88,9 @@ class Fans:
         if count.unsupported:  # before R510 there was one, or none
             self._percent = [handle.uint("nvmlDeviceGetFanSpeed")]
         else:
-            self._percent = [
-                handle.uint("nvmlDeviceGetFanSpeed_v2", before=(c_uint(fan),)) for fan in range(number or 0)
-            ]
+            self._percent = [handle.uint("nvmlDeviceGetFanSpeed_v2", before=(fan,)) for fan in range(number or 0)]
         self._rpm: list[Quantity[int]] = [
-            handle.ways(
+            handle.first_of(
                 (
                     "nvmlDeviceGetFanSpeedRPM",
                     (),
@@ -119,8 +117,8 @@ class SlowFacts:
     def __init__(self, handle: Handle) -> None:
         self._limit = handle.uint("nvmlDeviceGetEnforcedPowerLimit")
         self._limit_default = handle.uint("nvmlDeviceGetPowerManagementDefaultLimit")
-        self._limits = handle.pair("nvmlDeviceGetPowerManagementLimitConstraints")
-        self._margin: Quantity[int] = handle.ways(
+        self._limits = handle.numbers("nvmlDeviceGetPowerManagementLimitConstraints", 2)
+        self._margin: Quantity[int] = handle.first_of(
             (
                 "nvmlDeviceGetMarginTemperature",
                 (),
@@ -134,15 +132,15 @@ class SlowFacts:
         self._generation = handle.uint("nvmlDeviceGetCurrPcieLinkGeneration")
         self._width = handle.uint("nvmlDeviceGetCurrPcieLinkWidth")
         self._replays = handle.uint("nvmlDeviceGetPcieReplayCounter")
-        self._bar1: Quantity[tuple[int, int]] = handle.ways(
+        self._bar1: Quantity[tuple[int, int]] = handle.first_of(
             ("nvmlDeviceGetBAR1MemoryInfo", (), abi.Bar1Memory(), lambda buffer: (buffer.total, buffer.used))
         )
         self._ecc = {
-            (kind, counter): handle.u64("nvmlDeviceGetTotalEccErrors", before=(c_uint(kind), c_uint(counter)))
+            (kind, counter): handle.u64("nvmlDeviceGetTotalEccErrors", before=(kind, counter))
             for kind in (abi.ERROR_CORRECTED, abi.ERROR_UNCORRECTED)
             for counter in (abi.COUNTER_VOLATILE, abi.COUNTER_AGGREGATE)
         }
-        self._rows = _remapped_rows(handle)
+        self._rows = handle.numbers("nvmlDeviceGetRemappedRows", 4)  # corrected, uncorrected, pending, failed
         self._fields = Fields(handle, (_RETIREMENT_PENDING, _RECOVERY_ACTION))
         self._numa = handle.uint("nvmlDeviceGetNumaNodeId")
         self.power_limit_watts: float | None = None
@@ -192,16 +190,6 @@ class SlowFacts:
             yield "persistence off"
         if self._numa.read() is not None:
             yield _NUMA_NOTE
-
-
-def _remapped_rows(handle: Handle) -> Quantity[tuple[int, int, int, int]]:
-    """nvmlDeviceGetRemappedRows: corrected, uncorrected, pending, failed."""
-    buffers = tuple(c_uint() for _ in range(4))
-    return handle.many("nvmlDeviceGetRemappedRows", buffers, _take_rows)
-
-
-def _take_rows(rows: tuple[c_uint, ...]) -> tuple[int, int, int, int]:
-    return rows[0].value, rows[1].value, rows[2].value, rows[3].value
 
 
 def _watts(milliwatts: int | None) -> float | None:

@@ -22,7 +22,7 @@ import pytest
 from gputop.cli import run
 from gputop.sources.nvml import sysfs
 from gputop.sources.nvml.driver import abi
-from gputop.sources.nvml.query import APP_FIELDS, GPU_FIELDS, structs
+from gputop.sources.nvml.query import APP_FIELDS, GPU_FIELDS
 from tests.driver import GIB, LOST, MIB, NO_PERMISSION, NOT_AVAILABLE, NOT_SUPPORTED, UNKNOWN, SimulatedDriver
 from tests.unit.sources.nvml_source import calls
 from tests.unit.test_imports import HEAVY, imported
@@ -478,15 +478,15 @@ def test_a_query_asks_only_for_what_was_named(driver: SimulatedDriver) -> None:
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
-        (structs.AddressingMode, "c_nvmlDeviceAddressingMode_t"),
-        (structs.RowRemapperHistogram, "c_nvmlRowRemapperHistogramValues"),
-        (structs.SramErrors, "c_nvmlEccSramErrorStatus_v1_t"),
-        (structs.FabricInfoV2, "c_nvmlGpuFabricInfo_v2_t"),
-        (structs.FabricInfoV3, "c_nvmlGpuFabricInfo_v3_t"),
-        (structs.PlatformInfoV2, "c_nvmlPlatformInfo_v2_t"),
-        (structs.RemappedRowsV2, "c_nvmlRemappedRowsInfo_v2_t"),
-        (structs.C2cMode, "c_nvmlC2cModeInfo_v1_t"),
-        (structs.Hostname, "c_nvmlHostname_v1_t"),
+        (abi.AddressingMode, "c_nvmlDeviceAddressingMode_t"),
+        (abi.RowRemapperHistogram, "c_nvmlRowRemapperHistogramValues"),
+        (abi.SramErrors, "c_nvmlEccSramErrorStatus_v1_t"),
+        (abi.FabricInfoV2, "c_nvmlGpuFabricInfo_v2_t"),
+        (abi.FabricInfoV3, "c_nvmlGpuFabricInfo_v3_t"),
+        (abi.PlatformInfoV2, "c_nvmlPlatformInfo_v2_t"),
+        (abi.RemappedRowsV2, "c_nvmlRemappedRowsInfo_v2_t"),
+        (abi.C2cMode, "c_nvmlC2cModeInfo_v1_t"),
+        (abi.Hostname, "c_nvmlHostname_v1_t"),
     ],
 )
 def test_layouts(ours: type[ctypes.Structure], theirs: str) -> None:
@@ -499,8 +499,8 @@ def test_layouts(ours: type[ctypes.Structure], theirs: str) -> None:
 
 
 def test_versions_of_structs() -> None:
-    assert abi.version(structs.PlatformInfoV2, 2) == pynvml.nvmlPlatformInfo_v2
-    assert abi.version(structs.AddressingMode, 1) == pynvml.nvmlDeviceAddressingMode_v1
+    assert abi.version(abi.PlatformInfoV2, 2) == pynvml.nvmlPlatformInfo_v2
+    assert abi.version(abi.AddressingMode, 1) == pynvml.nvmlDeviceAddressingMode_v1
 
 
 def test_it_may_be_cold(driver: SimulatedDriver) -> None:

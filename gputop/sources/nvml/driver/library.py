@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from ctypes import byref, c_int, c_uint, c_void_p, create_string_buffer
+from ctypes import byref, c_char_p, c_int, c_uint, c_void_p, create_string_buffer
 from pathlib import Path
 from typing import Any, Final
 
 from gputop.model import Driver, clean_text
 from gputop.sources.nvml.driver import abi
-from gputop.sources.nvml.driver.errors import explain, in_container, source_error
+from gputop.sources.nvml.driver.errors import NVML_UNKNOWN, explain, in_container, source_error
 from gputop.sources.source import SourceError
 
 #: An NVML function: arguments are ctypes objects, the answer is an nvmlReturn_t.
@@ -122,6 +122,14 @@ class Library:
         if code == 0 and not handle.value:
             code = abi.UNKNOWN  # never pass a null handle on: the library would crash (nvitop#139)
         return (None, code) if code else (handle, 0)
+
+    def nvml_message(self, code: int) -> str:
+        """What this library says of *code* (nvmlErrorString), as nvidia-smi prints it."""
+        function: Any = self.function("nvmlErrorString")
+        if function is None:
+            return NVML_UNKNOWN
+        function.restype = c_char_p
+        return clean_text(function(c_int(code)) or NVML_UNKNOWN)
 
     def explain(self, code: int, about: str = "") -> str:
         return explain(code, about, self.container)

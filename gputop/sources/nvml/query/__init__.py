@@ -16,8 +16,8 @@ from gputop.model.selection import UUID_PREFIX, find
 from gputop.sources.nvml.driver import abi
 from gputop.sources.nvml.driver.errors import DRIVER_GONE, Fault
 from gputop.sources.nvml.driver.library import Library
-from gputop.sources.nvml.query.asked_gpu import AskedGpu, AskedProcess, answer
 from gputop.sources.nvml.query.fields import APP_FIELDS, GPU_FIELDS
+from gputop.sources.nvml.query.queried_gpu import QueriedGpu, QueriedProcess, answer
 from gputop.sources.nvml.readings.processes import EntryLayoutProbe
 from gputop.sources.query_fields import Answer, Field, Unanswered
 
@@ -41,15 +41,15 @@ class Query:
     def __init__(self) -> None:
         self._library = Library()
         self._driver_version = self._library.driver().version or ""
-        self._strides = EntryLayoutProbe()
+        self._layouts = EntryLayoutProbe()
         self._busy: dict[int, threading.Thread] = {}
-        self._gpus: list[AskedGpu] = []
+        self._gpus: list[QueriedGpu] = []
         self.failure = 0
 
     def select(self, names: Sequence[str]) -> tuple[str, ...]:
         """Take the GPUs called *names* (all, where there are none): indices, UUIDs, serial numbers, PCI ids. Each once,
         ordered by index, as nvidia-smi does. Returns the names no GPU has. Raises SourceError."""
-        gpus = [AskedGpu(self._library, i, self._strides, self._driver_version) for i in range(self._library.count())]
+        gpus = [QueriedGpu(self._library, i, self._layouts, self._driver_version) for i in range(self._library.count())]
         if not names:
             self._gpus = gpus
             return ()
@@ -75,25 +75,25 @@ class Query:
         """One row a compute process; one for a GPU that does not tell them. Raises SourceError when the driver is
         gone."""
 
-        def rows(gpu: AskedGpu) -> list[Row]:
+        def rows(gpu: QueriedGpu) -> list[Row]:
             try:
                 apps = gpu.processes()
             except Fault as fault:
-                apps = [AskedProcess(gpu, 0, 0, fault.code)]
+                apps = [QueriedProcess(gpu, 0, 0, fault.code)]
             return [[answer(field, app) for field in fields] for app in apps]
 
         return self._rows(rows)
 
-    def _late(self, index: int, moment: float) -> AskedGpu:
+    def _late(self, index: int, moment: float) -> QueriedGpu:
         """Stands in for a GPU that does not answer in time; nothing is asked of the driver."""
-        gpu = AskedGpu(self._library, index, self._strides, self._driver_version)
+        gpu = QueriedGpu(self._library, index, self._layouts, self._driver_version)
         gpu.moment, gpu.code = moment, abi.TIMEOUT
         return gpu
 
-    def _rows(self, rows_of: Callable[[AskedGpu], list[Row]]) -> list[Row]:
+    def _rows(self, rows_of: Callable[[QueriedGpu], list[Row]]) -> list[Row]:
         moment = time.time()
 
-        def read(gpu: AskedGpu) -> list[Row]:
+        def read(gpu: QueriedGpu) -> list[Row]:
             gpu.forget(moment)
             return rows_of(gpu)
 
@@ -108,13 +108,13 @@ class Query:
         self.failure = max((codes & _GPU_FAILED) | {gpu.code for gpu in self._gpus}, default=0)
         return rows
 
-    def _each(self, gpus: Sequence[AskedGpu], ask: Callable[[AskedGpu], T]) -> dict[int, T]:
+    def _each(self, gpus: Sequence[QueriedGpu], ask: Callable[[QueriedGpu], T]) -> dict[int, T]:
         """What *ask* gives for each of *gpus*, by index; those whose thread is late are missing, and are not asked
         again before it is back."""
         results: dict[int, T] = {}
         broken: list[Exception] = []
 
-        def run(gpu: AskedGpu) -> None:
+        def run(gpu: QueriedGpu) -> None:
             try:
                 results[gpu.index] = ask(gpu)
             except Exception as error:  # raised by the thread that waits for this one
@@ -138,7 +138,7 @@ class Query:
             self._library.shutdown()
 
 
-def _identity(gpu: AskedGpu) -> dict[str, str]:
+def _identity(gpu: QueriedGpu) -> dict[str, str]:
     """What a GPU may be called, as far as it tells."""
     answers = {field.name: answer(field, gpu) for field in GPU_FIELDS if field.name in ("uuid", "serial", "pci.bus_id")}
     return {name: text for name, text in answers.items() if isinstance(text, str)}

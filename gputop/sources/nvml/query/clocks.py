@@ -6,8 +6,19 @@ from collections.abc import Iterator
 from typing import Final
 
 from gputop.sources.nvml.driver import abi
-from gputop.sources.nvml.query.asked_gpu import AskedGpu
-from gputop.sources.nvml.query.readers import Read, deprecated, field_watts, flag, mask, number, unsupported, watts
+from gputop.sources.nvml.query.queried_gpu import QueriedGpu
+from gputop.sources.nvml.query.readers import (
+    Read,
+    deprecated,
+    field,
+    field_watts,
+    flag,
+    mask,
+    number,
+    numbers,
+    unsupported,
+    watts,
+)
 from gputop.sources.query_fields import ACTIVE, ENABLED, MHZ, MICROSECONDS, PLAIN, WATTS, Field, FieldUnit
 
 _REASONS: Final = {
@@ -48,8 +59,8 @@ _CLOCKS: Final = {
 _PSTATE_UNKNOWN: Final = 32
 
 
-def _pstate(gpu: AskedGpu) -> str:
-    (state,) = gpu.numbers("nvmlDeviceGetPerformanceState", 1)
+def _pstate(gpu: QueriedGpu) -> str:
+    (state,) = numbers(gpu, "nvmlDeviceGetPerformanceState", 1)
     return unsupported() if state == _PSTATE_UNKNOWN else f"P{state}"
 
 
@@ -75,7 +86,7 @@ def state_fields() -> Iterator[Field]:
 
 
 def _microseconds(id_: int) -> Read:
-    return lambda gpu: int(gpu.field(id_)) // 1000
+    return lambda gpu: int(field(gpu, id_)) // 1000
 
 
 def power_fields() -> Iterator[Field]:

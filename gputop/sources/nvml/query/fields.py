@@ -13,22 +13,27 @@ from typing import Final
 
 from gputop.sources.nvml import sysfs
 from gputop.sources.nvml.driver import abi
+from gputop.sources.nvml.driver.calls import Handle, Quantity
 from gputop.sources.nvml.driver.errors import Fault
-from gputop.sources.nvml.query import structs
-from gputop.sources.nvml.query.asked_gpu import AskedGpu, AskedProcess
 from gputop.sources.nvml.query.clocks import clock_fields, power_fields, state_fields
 from gputop.sources.nvml.query.health import error_fields, fabric_fields, platform_fields
+from gputop.sources.nvml.query.queried_gpu import QueriedGpu, QueriedProcess
 from gputop.sources.nvml.query.readers import (
     Read,
     deprecated,
+    field,
     field_number,
     flag,
+    label,
     member,
     number,
+    numbers,
+    struct,
     text,
     unsupported,
-    word,
 )
+from gputop.sources.nvml.readings.identity import bus_id, pci_info
+from gputop.sources.nvml.readings.memory import memory_quantity
 from gputop.sources.query_fields import CELSIUS, ENABLED, MIB, PERCENT, PLAIN, YES, Answer, Field
 
 _COMPUTE_MODES: Final = ("Default", "Exclusive_Thread", "Prohibited", "Exclusive_Process")
@@ -51,8 +56,8 @@ def _gpu_fields() -> Iterator[Field]:
     yield Field("display_attached", YES, flag("nvmlDeviceGetDisplayMode"))
     yield Field("display_active", ENABLED, flag("nvmlDeviceGetDisplayActive"))
     yield Field("persistence_mode", ENABLED, flag("nvmlDeviceGetPersistenceMode"))
-    addressing = member("nvmlDeviceGetAddressingMode", structs.AddressingMode, "value", 1)
-    yield Field("addressing_mode", PLAIN, lambda gpu: word(_ADDRESSING, addressing(gpu)))
+    addressing = member("nvmlDeviceGetAddressingMode", abi.AddressingMode, "value", 1)
+    yield Field("addressing_mode", PLAIN, lambda gpu: label(_ADDRESSING, addressing(gpu)))
     yield Field("accounting.mode", ENABLED, flag("nvmlDeviceGetAccountingMode"))
     yield Field("accounting.buffer_size", PLAIN, number("nvmlDeviceGetAccountingBufferSize"))
     for when in _WHEN:
@@ -63,15 +68,15 @@ def _gpu_fields() -> Iterator[Field]:
         kind = ("oem", "ecc", "pwr").index(part)
         yield Field(f"inforom.{part}", PLAIN, text("nvmlDeviceGetInforomVersion", kind), aliases)
     yield Field("inforom.checksum_validation", PLAIN, _inforom_valid)
-    yield Field("gpu_recovery_action", PLAIN, lambda gpu: word(_RECOVERY, gpu.field(abi.FIELD_RECOVERY_ACTION)))
+    yield Field("gpu_recovery_action", PLAIN, lambda gpu: label(_RECOVERY, field(gpu, abi.FIELD_RECOVERY_ACTION)))
     for position, when in enumerate(_WHEN):
         yield Field(f"gom.{when}", PLAIN, _operation_mode(position), (f"gpu_operation_mode.{when}",))
     yield Field("fan.speed", PERCENT, number("nvmlDeviceGetFanSpeed"), note="intended, of the first fan")
     yield from state_fields()
-    for part in ("total", "reserved", "used", "free"):
-        yield Field(f"memory.{part}", MIB, _memory(part))
+    for part, position in (("total", 0), ("reserved", 2), ("used", 1), ("free", 3)):
+        yield Field(f"memory.{part}", MIB, _memory(position))
     compute_mode = number("nvmlDeviceGetComputeMode")
-    yield Field("compute_mode", PLAIN, lambda gpu: word(_COMPUTE_MODES, compute_mode(gpu)))
+    yield Field("compute_mode", PLAIN, lambda gpu: label(_COMPUTE_MODES, compute_mode(gpu)))
     yield Field("compute_cap", PLAIN, _capability)
     utilization = "nvmlDeviceGetUtilizationRates"
     yield Field("utilization.gpu", PERCENT, member(utilization, abi.Utilization, "gpu"), note="time any kernel ran")
@@ -94,7 +99,7 @@ def _gpu_fields() -> Iterator[Field]:
         yield Field(f"mig.mode.{when}", ENABLED, flag("nvmlDeviceGetMigMode", 2, position))
     for position, when in enumerate(("current", "default")):
         yield Field(f"gsp.mode.{when}", ENABLED, flag("nvmlDeviceGetGspFirmwareMode", 2, position))
-    yield Field("c2c.mode", ENABLED, lambda gpu: bool(gpu.struct("nvmlDeviceGetC2cModeInfoV", structs.C2cMode).enabled))
+    yield Field("c2c.mode", ENABLED, lambda gpu: bool(struct(gpu, "nvmlDeviceGetC2cModeInfoV", abi.C2cMode).enabled))
     for part in ("total", "used", "free"):
         read = member("nvmlDeviceGetConfComputeProtectedMemoryUsage", abi.MemoryV1, part)
         yield Field(f"protected_memory.{part}", MIB, read, note="confidential computing")
@@ -128,27 +133,20 @@ def _pci_fields() -> Iterator[Field]:
     yield Field("pcie.link.width.max", PLAIN, number("nvmlDeviceGetMaxPcieLinkWidth"))
 
 
-def _pci(gpu: AskedGpu) -> abi.PciInfo:
-    try:
-        return gpu.struct("nvmlDeviceGetPciInfo_v3", abi.PciInfo)
-    except Fault as fault:
-        if fault.code != abi.FUNCTION_NOT_FOUND:
-            raise
-        return gpu.struct("nvmlDeviceGetPciInfo_v2", abi.PciInfo)
+def _pci(gpu: QueriedGpu) -> abi.PciInfo:
+    return gpu.ask("pci", pci_info)
 
 
-def _bus_id(gpu: AskedGpu) -> str:
-    pci = _pci(gpu)
-    id_: bytes = pci.bus_id or pci.bus_id_legacy
-    return id_.decode("ascii", "replace")
+def _bus_id(gpu: QueriedGpu) -> str:
+    return bus_id(_pci(gpu))
 
 
 def _pci_class(part: str) -> Read:
-    read = member("nvmlDeviceGetPciInfoExt", structs.PciInfoExt, part, 1)
+    read = member("nvmlDeviceGetPciInfoExt", abi.PciInfoExt, part, 1)
     return lambda gpu: f"0x{read(gpu):X}"
 
 
-def _host_generation(gpu: AskedGpu) -> Answer:
+def _host_generation(gpu: QueriedGpu) -> Answer:
     generation = sysfs.root_port_generation(sysfs.address_of(_bus_id(gpu)))
     return unsupported() if generation is None else generation
 
@@ -156,50 +154,44 @@ def _host_generation(gpu: AskedGpu) -> Answer:
 # -- the rest
 
 
-def _memory(part: str) -> Read:
-    """Version 2 of the call; before R510 there is version 1, whose used includes what is reserved."""
-    v2 = member("nvmlDeviceGetMemoryInfo_v2", abi.MemoryV2, part, 2)
-    if part == "reserved":
-        return v2
-    v1 = member("nvmlDeviceGetMemoryInfo", abi.MemoryV1, part)
-
-    def read(gpu: AskedGpu) -> Answer:
-        try:
-            return v2(gpu)
-        except Fault as fault:
-            if fault.code not in (abi.FUNCTION_NOT_FOUND, abi.ARGUMENT_VERSION_MISMATCH):
-                raise
-            return v1(gpu)
+def _memory(position: int) -> Read:
+    def read(gpu: QueriedGpu) -> Answer:
+        bytes_ = gpu.ask("memory", memory_quantity)[position]
+        if bytes_ is None:
+            raise Fault(abi.FUNCTION_NOT_FOUND)  # reserved, of drivers before R510
+        return bytes_
 
     return read
 
 
-def _capability(gpu: AskedGpu) -> str:
-    major, minor = gpu.numbers("nvmlDeviceGetCudaComputeCapability", 2, kind=c_int)
+def _capability(gpu: QueriedGpu) -> str:
+    major, minor = numbers(gpu, "nvmlDeviceGetCudaComputeCapability", 2, kind=c_int)
     return f"{major}.{minor}"
 
 
 def _operation_mode(position: int) -> Read:
-    return lambda gpu: word(_OPERATION_MODES, gpu.numbers("nvmlDeviceGetGpuOperationMode", 2)[position])
+    return lambda gpu: label(_OPERATION_MODES, numbers(gpu, "nvmlDeviceGetGpuOperationMode", 2)[position])
 
 
-def _inforom_valid(gpu: AskedGpu) -> str:
-    gpu.once("inforom", lambda: gpu.call("nvmlDeviceValidateInforom"))
-    return "valid"
+def _inforom_valid(gpu: QueriedGpu) -> str:
+    def prepare(handle: Handle) -> Quantity[str]:
+        return handle.quantity(handle.bind("nvmlDeviceValidateInforom"), None, lambda _: "valid")
+
+    return gpu.ask("inforom", prepare)
 
 
 def _dram_encryption(position: int) -> Read:
-    def ask(gpu: AskedGpu) -> tuple[int, int]:
-        now, later = structs.DramEncryption(), structs.DramEncryption()
-        now.version = later.version = abi.version(structs.DramEncryption, 1)
-        gpu.call("nvmlDeviceGetDramEncryptionMode", byref(now), byref(later))
-        return now.state, later.state
+    def prepare(handle: Handle) -> Quantity[tuple[int, int]]:
+        now, later = abi.DramEncryption(), abi.DramEncryption()
+        now.version = later.version = abi.version(abi.DramEncryption, 1)
+        function = handle.bind("nvmlDeviceGetDramEncryptionMode", byref(now), byref(later))
+        return handle.quantity(function, None, lambda _: (now.state, later.state))
 
-    return lambda gpu: bool(gpu.once("dram encryption", lambda: ask(gpu))[position])
+    return lambda gpu: bool(gpu.ask("dram encryption", prepare)[position])
 
 
-def _hostname(gpu: AskedGpu) -> str:
-    name: bytes = gpu.struct("nvmlDeviceGetHostname_v1", structs.Hostname).value
+def _hostname(gpu: QueriedGpu) -> str:
+    name: bytes = struct(gpu, "nvmlDeviceGetHostname_v1", abi.Hostname).value
     return name.decode("ascii", "replace") or unsupported()
 
 
@@ -207,9 +199,9 @@ def _hostname(gpu: AskedGpu) -> str:
 
 
 def _app_fields() -> Iterator[Field]:
-    """Of an AskedProcess."""
+    """Of an QueriedProcess."""
 
-    def of_gpu(read: Read) -> Callable[[AskedProcess], Answer]:
+    def of_gpu(read: Read) -> Callable[[QueriedProcess], Answer]:
         return lambda app: read(app.gpu)
 
     yield Field("timestamp", PLAIN, of_gpu(lambda gpu: _timestamp(gpu.moment)))

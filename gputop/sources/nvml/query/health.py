@@ -7,10 +7,9 @@ from ctypes import byref, c_int, c_ulonglong
 from typing import Final
 
 from gputop.sources.nvml.driver import abi
-from gputop.sources.nvml.driver.errors import Fault
-from gputop.sources.nvml.query import structs
-from gputop.sources.nvml.query.asked_gpu import AskedGpu, words_for
-from gputop.sources.nvml.query.readers import Read, flag, member, number, truth, unsupported, word
+from gputop.sources.nvml.driver.calls import Handle, Quantity
+from gputop.sources.nvml.query.queried_gpu import QueriedGpu, message
+from gputop.sources.nvml.query.readers import Read, flag, label, member, number, struct, truth, unsupported
 from gputop.sources.query_fields import ENABLED, PLAIN, YES, Field
 
 #: nvmlMemoryLocation_t
@@ -69,38 +68,41 @@ def error_fields() -> Iterator[Field]:
         read = number(rows, of=4, position=position)
         yield Field(f"remapped_rows.{part}", PLAIN, read, (f"remapped_rows.{short}",))
         inactive = f"{part}_inactive"
-        yield Field(f"remapped_rows.{inactive}", PLAIN, member(v2, structs.RemappedRowsV2, inactive))
+        yield Field(f"remapped_rows.{inactive}", PLAIN, member(v2, abi.RemappedRowsV2, inactive))
     yield Field("remapped_rows.pending", YES, flag(rows, 4, 2))
     yield Field("remapped_rows.failure", YES, flag(rows, 4, 3))
     for part in ("max", "high", "partial", "low", "none"):
-        read = member("nvmlDeviceGetRowRemapperHistogram", structs.RowRemapperHistogram, part)
+        read = member("nvmlDeviceGetRowRemapperHistogram", abi.RowRemapperHistogram, part)
         yield Field(f"remapped_rows.histogram.{part}", PLAIN, read, note="banks")
 
 
 def _sram(part: str) -> Read:
-    return member("nvmlDeviceGetSramEccErrorStatus", structs.SramErrors, part, 1)
+    return member("nvmlDeviceGetSramEccErrorStatus", abi.SramErrors, part, 1)
 
 
 def _retired(cause: int) -> Read:
     """Asked without room for the addresses: INSUFFICIENT_SIZE comes with their number."""
 
-    def ask(gpu: AskedGpu) -> int:
+    def prepare(handle: Handle) -> Quantity[int]:
         count = c_int()
-        try:
-            gpu.call("nvmlDeviceGetRetiredPages", c_int(cause), byref(count), None)
-        except Fault as fault:
-            if fault.code != abi.INSUFFICIENT_SIZE:
-                raise
-        return count.value
+        function = handle.bind("nvmlDeviceGetRetiredPages", c_int(cause), byref(count), None)
 
-    return lambda gpu: gpu.once(("retired", cause), lambda: ask(gpu))
+        def get() -> int:
+            assert function is not None
+            count.value = 0
+            code = function()
+            return 0 if code == abi.INSUFFICIENT_SIZE else code
+
+        return handle.quantity(get if function is not None else None, count, lambda count: int(count.value))
+
+    return lambda gpu: gpu.ask(("retired", cause), prepare)
 
 
 def fabric_fields() -> Iterator[Field]:
     def named(name: str, read: Read) -> Field:
         return Field(f"fabric.{name}", PLAIN, read, bare=True)
 
-    yield named("state", lambda gpu: word(_FABRIC_STATES, _fabric(gpu).state))
+    yield named("state", lambda gpu: label(_FABRIC_STATES, _fabric(gpu).state))
     yield named("status", _fabric_status)
     yield named("cliqueId", lambda gpu: int(_fabric(gpu).clique))
     yield named("clusterUuid", _cluster)
@@ -113,27 +115,27 @@ def fabric_fields() -> Iterator[Field]:
     yield named("health.partition_assigned", _health(12, _TRUE_FALSE))
 
 
-def _fabric(gpu: AskedGpu) -> structs.FabricInfoV2:
-    info = gpu.struct("nvmlDeviceGetGpuFabricInfoV", structs.FabricInfoV2, 2)
+def _fabric(gpu: QueriedGpu) -> abi.FabricInfoV2:
+    info = struct(gpu, "nvmlDeviceGetGpuFabricInfoV", abi.FabricInfoV2, 2)
     return info if info.state else unsupported()
 
 
-def _fabric_status(gpu: AskedGpu) -> str:
+def _fabric_status(gpu: QueriedGpu) -> str:
     info = _fabric(gpu)
-    return words_for(gpu.library, info.status) if info.state == _FABRIC_COMPLETED else unsupported()
+    return message(gpu.library, info.status) if info.state == _FABRIC_COMPLETED else unsupported()
 
 
-def _cluster(gpu: AskedGpu) -> str:
+def _cluster(gpu: QueriedGpu) -> str:
     digits = bytes(_fabric(gpu).cluster).hex()
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
-def _health(shift: int, words: tuple[str, ...], width: int = 0x3) -> Read:
-    return lambda gpu: word(words, _fabric(gpu).health >> shift & width)
+def _health(shift: int, labels: tuple[str, ...], width: int = 0x3) -> Read:
+    return lambda gpu: label(labels, _fabric(gpu).health >> shift & width)
 
 
-def _health_summary(gpu: AskedGpu) -> str:
-    return word(_HEALTH, gpu.struct("nvmlDeviceGetGpuFabricInfoV", structs.FabricInfoV3, 3).summary)
+def _health_summary(gpu: QueriedGpu) -> str:
+    return label(_HEALTH, struct(gpu, "nvmlDeviceGetGpuFabricInfoV", abi.FabricInfoV3, 3).summary)
 
 
 def platform_fields() -> Iterator[Field]:
@@ -144,10 +146,10 @@ def platform_fields() -> Iterator[Field]:
     yield named("slot_number", lambda gpu: int(_platform(gpu).slot))
     yield named("tray_index", lambda gpu: int(_platform(gpu).tray))
     yield named("host_id", lambda gpu: int(_platform(gpu).host))
-    yield named("peer_type", lambda gpu: word(_PEERS, _platform(gpu).peer))
+    yield named("peer_type", lambda gpu: label(_PEERS, _platform(gpu).peer))
     yield named("module_id", lambda gpu: int(_platform(gpu).module))
     yield named("gpu_fabric_guid", lambda gpu: f"0x{bytes(_platform(gpu).guid)[:8].hex().upper()}")
 
 
-def _platform(gpu: AskedGpu) -> structs.PlatformInfoV2:
-    return gpu.struct("nvmlDeviceGetPlatformInfo", structs.PlatformInfoV2, 2)
+def _platform(gpu: QueriedGpu) -> abi.PlatformInfoV2:
+    return struct(gpu, "nvmlDeviceGetPlatformInfo", abi.PlatformInfoV2, 2)

@@ -18,7 +18,7 @@ NO_MEMORY: Final[Memory] = (None, None, None, None)
 def memory_quantity(handle: Handle) -> Quantity[Memory]:
     """nvmlDeviceGetMemoryInfo_v2 (R510), whose used is without reserved, as nvidia-smi shows it; or
     nvmlDeviceGetMemoryInfo, whose used is with it: then reserved is None."""
-    return handle.ways(
+    return handle.first_of(
         ("nvmlDeviceGetMemoryInfo_v2", (), abi.MemoryV2(version=abi.version(abi.MemoryV2, 2)), _take_v2),
         ("nvmlDeviceGetMemoryInfo", (), abi.MemoryV1(), _take_v1),
     )

@@ -54,7 +54,7 @@ class MigInstances:
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
-        self._mode = handle.pair("nvmlDeviceGetMigMode")
+        self._mode = handle.numbers("nvmlDeviceGetMigMode", 2)
         self._gpm: dict[int, Gpm] = {}  # by GPU instance
         self.enabled: bool | None = None
         self.instances: tuple[MigReader, ...] = ()
@@ -102,7 +102,7 @@ class MigInstances:
         ci = handle.uint("nvmlDeviceGetComputeInstanceId").read()
         if gi is None or ci is None:
             return None
-        name = handle.text("nvmlDeviceGetName") or "MIG"
+        name = handle.text("nvmlDeviceGetName").read() or "MIG"
         return MigReader(handle, uuid, gi, ci, name.rpartition("MIG ")[2])  # "NVIDIA H200 MIG 3g.71gb"
 
     def read_activity(self, now: float) -> None:

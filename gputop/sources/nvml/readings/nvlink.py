@@ -13,6 +13,7 @@ from gputop.model import NvLink
 from gputop.sources.nvml.driver import abi
 from gputop.sources.nvml.driver.calls import Field, Fields, Handle
 from gputop.sources.nvml.driver.errors import PERMANENT
+from gputop.sources.nvml.readings.identity import bus_id
 
 SWITCH: Final = "NVSwitch"
 TURN: Final = 6  # links whose counters are read at one time: 0.35 ms of CPU a counter on an H200
@@ -127,4 +128,4 @@ class NvLinks:
         pci = abi.PciInfo()
         if library.call("nvmlDeviceGetNvLinkRemotePciInfo_v2", pointer, c_uint(link), byref(pci)):
             return None
-        return (pci.bus_id or pci.bus_id_legacy).decode("ascii", "replace") or None
+        return bus_id(pci) or None

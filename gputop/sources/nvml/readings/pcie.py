@@ -8,7 +8,6 @@ RX is to the GPU, TX from it, in bytes per second.
 from __future__ import annotations
 
 from collections import deque
-from ctypes import c_uint
 from typing import Final
 
 from gputop.sources.nvml.driver import abi
@@ -74,8 +73,8 @@ class PcieSampler:
     """nvmlDeviceGetPcieThroughput: blocks 20 ms a direction. ``throughput`` is replaced as a whole."""
 
     def __init__(self, handle: Handle) -> None:
-        self._rx = handle.uint("nvmlDeviceGetPcieThroughput", before=(c_uint(abi.PCIE_RX),))
-        self._tx = handle.uint("nvmlDeviceGetPcieThroughput", before=(c_uint(abi.PCIE_TX),))
+        self._rx = handle.uint("nvmlDeviceGetPcieThroughput", before=(abi.PCIE_RX,))
+        self._tx = handle.uint("nvmlDeviceGetPcieThroughput", before=(abi.PCIE_TX,))
         self.throughput: Throughput = UNKNOWN
         self.sampled_at = 0.0
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from gputop.model import GpuProcess
 from gputop.sources.nvml.driver import abi
-from gputop.sources.nvml.driver.calls import PERMISSION_RETRY, Handle
+from gputop.sources.nvml.driver.calls import PERMISSION_RETRY_SECONDS, Handle
 from gputop.sources.nvml.driver.errors import PERMANENT
 from gputop.sources.nvml.readings.mig import MigReader
 
@@ -142,7 +142,7 @@ class ProcessList:
                 self._bind()
             else:
                 self.failure = code
-                self._retry_at = time.monotonic() + PERMISSION_RETRY
+                self._retry_at = time.monotonic() + PERMISSION_RETRY_SECONDS
                 self._handle.failed(code)
                 return b""
         self.failure = abi.NOT_SUPPORTED
