@@ -1,8 +1,8 @@
 """Threads that read GPUs, such that one that hangs in the driver holds up none of the others.
 
-All GPUs share one lane (a daemon thread that reads them in turn: the driver serialises most calls anyway). A GPU whose
-read takes longer than :data:`PATIENCE` keeps that lane to itself, and a new one takes the others from then on. When it
-has answered in time again for a while, it goes back to the others and its lane ends.
+All GPUs share one daemon thread that reads them in turn: the driver serialises most calls anyway. A GPU whose read
+takes longer than :data:`LATE_SECONDS` keeps that thread to itself, and a new one takes the others from then on. When it
+has answered in time again for a while, it goes back to the others and its thread ends.
 """
 
 from __future__ import annotations
@@ -15,148 +15,154 @@ from typing import Final
 
 from gputop.sources.source import Reading, SourceError
 
-PATIENCE: Final = 0.1  # seconds a GPU may keep the others waiting
-REFORMED: Final = 3  # reads in time after which a late GPU may share a lane again
+LATE_SECONDS: Final = 0.1  # a GPU may keep the others waiting
+ROUNDS_IN_TIME: Final = 3  # after which a GPU that was late may share a thread again
 
 Read = Callable[[int], Reading]
 
 
-class _Lane(threading.Thread):
-    def __init__(self, lanes: ReaderThreads, slots: list[int]) -> None:
-        super().__init__(daemon=True, name=f"gputop-lane-{next(lanes._numbers)}")
-        self.lanes, self.slots = lanes, slots
+class _ReaderThread(threading.Thread):
+    """Reads its slots one after the other, a round each time it is told to."""
+
+    def __init__(self, owner: ReaderThreads, slots: list[int]) -> None:
+        super().__init__(daemon=True, name=f"gputop-reader-{next(owner._numbers)}")
+        self.owner, self.slots = owner, slots
         self.go = threading.Event()
         self.ended = False
-        self.busy = False  # between go and the end of a round; guarded by lanes._lock
+        self.busy = False  # between go and the end of a round; guarded by owner._lock
         self.current: int | None = None
         self.since = 0.0
         self.in_time = 0  # rounds
 
     def run(self) -> None:
-        lanes = self.lanes
+        owner = self.owner
         while True:
             self.go.wait()
             self.go.clear()
             if self.ended:
                 return
+            read = owner._read
             for slot in tuple(self.slots):
-                with lanes._lock:
+                with owner._lock:
                     if slot not in self.slots:
-                        continue  # another lane has it now
+                        continue  # another thread has it now
                     self.current, self.since = slot, time.monotonic()
                 reading, failure = None, None
                 try:
-                    reading = lanes._read(slot)
+                    reading = read(slot)
                 except SourceError as error:
                     failure = error
                 except Exception as error:  # a fault of ours must not end the thread unseen: it is shown
                     failure = SourceError(f"internal error while reading GPU {slot}: {error!r}")
-                with lanes._lock:
-                    took = time.monotonic() - self.since
+                with owner._lock:
                     self.current = None
-                    self.in_time = self.in_time + 1 if took < PATIENCE else 0
+                    self.in_time = self.in_time + 1 if time.monotonic() - self.since < LATE_SECONDS else 0
                     if failure is not None:
-                        lanes.failure = failure
+                        owner.failure = failure
                     elif reading is not None:
-                        lanes.readings[slot] = reading
-                    lanes.took[slot] = took
-            with lanes._lock:
+                        owner.readings[slot] = reading
+            with owner._lock:
                 self.busy = False
-                lanes._idle.notify_all()
+                owner._round_ended.notify_all()
 
 
 class ReaderThreads:
-    """Reads a set of slots at each :meth:`sweep`."""
+    """Reads *slots* each time it is told to :meth:`start`; *apart*: each in a thread of its own from the beginning.
+    ``readings`` has the newest of each slot, ``failure`` why the source as a whole cannot be read."""
 
-    def __init__(self, read: Read, slots: Iterable[int]) -> None:
+    def __init__(self, read: Read, slots: Iterable[int], apart: bool = False) -> None:
         self._read = read
         self._lock = threading.Lock()
-        self._idle = threading.Condition(self._lock)
+        self._round_ended = threading.Condition(self._lock)
         self._numbers = itertools.count(1)
         self.readings: dict[int, Reading] = {}
-        self.took: dict[int, float] = {}
         self.failure: SourceError | None = None
-        self._lanes: list[_Lane] = []
+        self._threads: list[_ReaderThread] = []
         slots = list(slots)
-        if slots:
-            self._add(slots)
+        for group in [[slot] for slot in slots] if apart else [slots] if slots else []:
+            self._add(group)
 
-    def _add(self, slots: list[int]) -> _Lane:
-        lane = _Lane(self, slots)
-        self._lanes.append(lane)
-        lane.start()
-        return lane
+    def _add(self, slots: list[int]) -> _ReaderThread:
+        thread = _ReaderThread(self, slots)
+        self._threads.append(thread)
+        thread.start()
+        return thread
 
-    def sweep(self) -> set[int]:
-        """Have every slot read; returns those that are late. Takes at most about three times the patience, however
-        many GPUs hang."""
+    def start(self, read: Read | None = None) -> None:
+        """Have every slot read that is not being read still; with *read* from now on, where that is given."""
         with self._lock:
-            for lane in self._lanes:
-                if not lane.busy:
-                    lane.busy = True
-                    lane.go.set()
-        deadline = time.monotonic() + 3 * PATIENCE
+            self._read = read or self._read
+            for thread in self._threads:
+                if not thread.busy:
+                    thread.busy = True
+                    thread.go.set()
+
+    def wait(self, until: float = 0.0) -> set[int]:
+        """Wait for all that was started, for a GPU that is late no longer than *until* (monotonic). Returns the slots
+        that are late. Takes at most about three times :data:`LATE_SECONDS` beyond that, however many GPUs hang."""
+        deadline = max(until, time.monotonic() + 3 * LATE_SECONDS)
         with self._lock:
             while True:
                 now = time.monotonic()
-                waiting = [lane for lane in self._lanes if lane.busy and not self._stuck(lane, now)]
+                waiting = any(thread.busy and (now < until or not self._stuck(thread, now)) for thread in self._threads)
                 self._split(now)
                 if not waiting or now >= deadline:
                     break
-                self._idle.wait(min(deadline - now, PATIENCE / 4 if len(self._lanes) > 1 else PATIENCE))
-            late = {lane.current for lane in self._lanes if lane.busy and lane.current is not None}
+                several = len(self._threads) > 1
+                self._round_ended.wait(min(deadline - now, LATE_SECONDS / 4 if several else LATE_SECONDS))
+            late = {thread.current for thread in self._threads if thread.busy and thread.current is not None}
         self._merge()
         return late
 
-    def _stuck(self, lane: _Lane, now: float) -> bool:
-        return lane.current is not None and len(lane.slots) == 1 and now - lane.since > PATIENCE
+    def _stuck(self, thread: _ReaderThread, now: float) -> bool:
+        return thread.current is not None and len(thread.slots) == 1 and now - thread.since > LATE_SECONDS
 
     def _split(self, now: float) -> None:
-        """Take the other slots from a lane whose current one is late."""
-        for lane in list(self._lanes):
-            if lane.busy and lane.current is not None and len(lane.slots) > 1 and now - lane.since > PATIENCE:
-                others = [slot for slot in lane.slots if slot != lane.current]
-                lane.slots = [lane.current]
-                lane.in_time = 0
-                later = others[others.index(s) :] if (s := self._after(lane.current, others)) is not None else []
-                fresh = self._add(others)
-                if later:
-                    fresh.slots = later + [slot for slot in others if slot not in later]
+        """Take the other slots from a thread whose current one is late."""
+        for thread in list(self._threads):
+            current = thread.current
+            if thread.busy and current is not None and len(thread.slots) > 1 and now - thread.since > LATE_SECONDS:
+                others = [slot for slot in thread.slots if slot != current]
+                thread.slots = [current]
+                thread.in_time = 0
+                following = next((n for n, slot in enumerate(others) if slot > current), len(others))
+                fresh = self._add(others[following:] + others[:following])  # first those this round did not get to
                 fresh.busy = True
                 fresh.go.set()
 
-    @staticmethod
-    def _after(slot: int, others: list[int]) -> int | None:
-        return next((other for other in others if other > slot), None)
-
     def _merge(self) -> None:
-        """Let GPUs that answer in time again share the first lane that does."""
+        """Let GPUs that answer in time again share the first thread that does."""
         with self._lock:
-            calm = [lane for lane in self._lanes if not lane.busy and lane.in_time >= REFORMED]
-            if len(calm) < 2:
+            prompt = [thread for thread in self._threads if not thread.busy and thread.in_time >= ROUNDS_IN_TIME]
+            if len(prompt) < 2:
                 return
-            home = max(calm, key=lambda lane: len(lane.slots))
-            for lane in calm:
-                if lane is not home:
-                    home.slots = sorted(home.slots + lane.slots)
-                    lane.ended = True
-                    lane.go.set()
-                    self._lanes.remove(lane)
+            shared = max(prompt, key=lambda thread: len(thread.slots))
+            for thread in prompt:
+                if thread is not shared:
+                    shared.slots = sorted(shared.slots + thread.slots)
+                    thread.ended = True
+                    thread.go.set()
+                    self._threads.remove(thread)
+
+    @property
+    def count(self) -> int:
+        """How many threads there are now."""
+        return len(self._threads)
 
     def idle(self) -> bool:
         """Whether no thread is inside the driver."""
         with self._lock:
-            return not any(lane.busy for lane in self._lanes)
+            return not any(thread.busy for thread in self._threads)
 
-    def late_since(self, slot: int) -> float | None:
-        """Monotonic time since when *slot* has been inside the driver, if it is."""
+    def is_being_read(self, slot: int) -> bool:
+        """Whether a thread is inside the driver for *slot*."""
         with self._lock:
-            return next((lane.since for lane in self._lanes if lane.current == slot), None)
+            return any(thread.current == slot for thread in self._threads)
 
     def end(self) -> None:
-        """End the idle lanes; those inside the driver end when it lets them go."""
+        """End the idle threads; those inside the driver end when it lets them go."""
         with self._lock:
-            for lane in self._lanes:
-                lane.ended = True
-                lane.go.set()
-            self._lanes = []
+            for thread in self._threads:
+                thread.ended = True
+                thread.go.set()
+            self._threads = []

@@ -91,13 +91,13 @@ ProcessTable.action_tag = fail
 
 _FAULTY_SWEEP = """
 from gputop.sources.simulated import source
-import gputop.sampling.poller as poller, time
-assemble = poller.assemble
+import gputop.sampling.sweeper as sweeper, time
+assemble = sweeper.assemble
 def fail(at, *arguments, **more):
     if time.monotonic() - started > 2.5: raise RuntimeError("a bug in the sweep")
     return assemble(at, *arguments, **more)
 started = time.monotonic()
-poller.assemble = fail
+sweeper.assemble = fail
 """
 
 

@@ -81,7 +81,7 @@ class Reader:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "PATIENCE", 0.5)
+    monkeypatch.setattr(sampling, "TIMEOUT_SECONDS", 0.5)
 
 
 def test_two_readings_at_least_100_ms_apart() -> None:

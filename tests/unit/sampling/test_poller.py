@@ -1,4 +1,4 @@
-"""The poller, the lanes and the bus, against sources that are slow, hang, fail and come back."""
+"""The poller, its reader threads and the bus, against sources that are slow, hang, fail and come back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gputop.model import Driver, Gpu, GpuProcess, Host, HostFacts, ProcessKey, S
 from gputop.sampling.bus import Bus
 from gputop.sampling.messages import GpuBack, GpuLost, MessagesLost, ProcessExited, ProcessStarted, SnapshotTaken
 from gputop.sampling.poller import Poller
-from gputop.sampling.reader_threads import PATIENCE, ReaderThreads
+from gputop.sampling.reader_threads import LATE_SECONDS, ReaderThreads
 from gputop.sources.source import Reading, SourceError
 
 
@@ -137,7 +137,7 @@ def test_one_gpu_that_hangs_does_not_stop_the_other_seven(polled):
     late.clear()
     released.set()
     until(lambda: not poller.latest.gpus[3].late)
-    until(lambda: len(poller._lanes._lanes) == 1)  # its lane ended: no thread is left behind
+    until(lambda: poller._sweeper.threads.count == 1)  # its thread ended: none is left behind
 
 
 def test_gpu_that_never_answered_says_so(polled):
@@ -156,15 +156,16 @@ def test_sweep_over_gpus_that_all_hang_still_returns():
         released.wait(10)
         return Reading(Gpu(slot, str(slot), "x", 0.0))
 
-    lanes = ReaderThreads(read, range(8))
+    threads = ReaderThreads(read, range(8))
     started = time.monotonic()
-    late = lanes.sweep()
-    assert time.monotonic() - started < 10 * PATIENCE
+    threads.start()
+    late = threads.wait()
+    assert time.monotonic() - started < 10 * LATE_SECONDS
     assert late
-    assert not lanes.idle()
+    assert not threads.idle()
     released.set()
-    until(lanes.idle)
-    lanes.end()
+    until(threads.idle)
+    threads.end()
 
 
 def test_driver_that_goes_away_is_explained_and_used_again_when_it_is_back(polled):
@@ -202,7 +203,7 @@ def test_handles_are_let_go_of_and_taken_again(polled):
 
 
 def test_gpu_count_changes_are_followed(polled, monkeypatch):
-    monkeypatch.setattr("gputop.sampling.poller.COUNT_SECONDS", 0.05)
+    monkeypatch.setattr("gputop.sampling.slow_tiers.COUNT_SECONDS", 0.05)
     source = FakeSource()
     poller = polled(source)
     poller.wait_for_first(5)
@@ -224,8 +225,8 @@ def test_host_facts_are_read_of_the_wanted_pids_only(polled, monkeypatch):
 
 
 def test_all_tiers_of_all_gpus_are_read(polled, monkeypatch):
-    monkeypatch.setattr("gputop.sampling.poller.MEDIUM_SECONDS", 0.01)
-    monkeypatch.setattr("gputop.sampling.poller.SLOW_SECONDS", 0.2)
+    monkeypatch.setattr("gputop.sampling.slow_tiers.MEDIUM_SECONDS", 0.01)
+    monkeypatch.setattr("gputop.sampling.slow_tiers.SLOW_SECONDS", 0.2)
     source = FakeSource()
     polled(source)
     until(lambda: set(source.slow) == set(range(8)) == set(source.medium))
