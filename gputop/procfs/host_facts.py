@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import operator
 import os
 import pwd
 import time
@@ -103,17 +105,14 @@ def patience(stat: Stat) -> float:
     return soonest if stat.state == "D" else min(max(age, soonest), latest)
 
 
+_all_but_time: Final = operator.attrgetter(
+    *(field.name for field in dataclasses.fields(HostFacts) if field.name != "read_at")
+)
+
+
 def _same(old: HostFacts, new: HostFacts) -> bool:
     """Whether they differ in nothing but ``read_at``; what changes most is compared first."""
-    return (
-        old.cpu_seconds == new.cpu_seconds
-        and old.cpu_percent == new.cpu_percent
-        and old.host_memory_bytes == new.host_memory_bytes
-        and old.state == new.state
-        and old.threads == new.threads
-        and (old.parent_pid, old.group_id, old.session_id) == (new.parent_pid, new.group_id, new.session_id)
-        and (old.uid, old.user, old.name, old.command) == (new.uid, new.user, new.name, new.command)
-    )
+    return old.cpu_seconds == new.cpu_seconds and bool(_all_but_time(old) == _all_but_time(new))
 
 
 class UserNames:

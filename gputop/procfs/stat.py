@@ -30,10 +30,15 @@ class Stat(NamedTuple):
     resident_pages: int
     terminal: int  # device number of the controlling terminal, 0: none
     arguments_at: bytes  # where the command line lies: moves with exec. b"0" for who may not ptrace
+    fields: list[bytes]  # all that follow the comm
 
     @property
     def is_kernel_thread(self) -> bool:
         return bool(self.flags & _PF_KTHREAD)
+
+    def number(self, field: int) -> int:
+        """The number that man 5 proc_pid_stat calls *field*; for what is used in one place."""
+        return int(self.fields[field - 3])
 
 
 def parse_stat(line: bytes) -> Stat:
@@ -58,6 +63,7 @@ def parse_stat(line: bytes) -> Stat:
         resident_pages=int(f[21]),
         terminal=int(f[4]),
         arguments_at=f[45] if len(f) > 45 else b"0",
+        fields=f,
     )
 
 

@@ -102,11 +102,22 @@ class SimulatedHost:
             return known
         age = max(0.0, t - process.started)
         return HostFacts(
-            process.key, at, self._world.epoch + process.started, process.parent, process.group or process.pid,
-            process.session or process.pid, process.uid, process.user, process.name, process.command, state,
-            process.threads, cpu, round(age * (process.cpu_rest + 0.8 * process.cpu_busy) / 100.0, 2),
-            int(process.rss * (1.0 + 0.02 * smooth(second / 30.0, process.pid))) // 4096 * 4096,
-        )  # fmt: skip
+            key=process.key,
+            read_at=at,
+            start_time=self._world.epoch + process.started,
+            parent_pid=process.parent,
+            group_id=process.group or process.pid,
+            session_id=process.session or process.pid,
+            uid=process.uid,
+            user=process.user,
+            name=process.name,
+            command=process.command,
+            state=state,
+            threads=process.threads,
+            cpu_percent=cpu,
+            cpu_seconds=round(age * (process.cpu_rest + 0.8 * process.cpu_busy) / 100.0, 2),
+            host_memory_bytes=int(process.rss * (1.0 + 0.02 * smooth(second / 30.0, process.pid))) // 4096 * 4096,
+        )
 
     def _host(self, t: float) -> Host:
         world = self._world

@@ -53,14 +53,29 @@ class Rows:
         if gpu.instances:  # per-process utilization is not supported with MIG
             compute_instance = None if use.instance is None else 0
             return GpuProcess(
-                process.pid, gpu.uuid, use.kind, gpu.index, use.instance, compute_instance, memory, exists=exists
-            )  # fmt: skip
+                pid=process.pid,
+                gpu_uuid=gpu.uuid,
+                kind=use.kind,
+                gpu_index=gpu.index,
+                gpu_instance_id=use.instance,
+                compute_instance_id=compute_instance,
+                memory_bytes=memory,
+                exists=exists,
+            )
         if not exists:
             load = REST
         return GpuProcess(
-            process.pid, gpu.uuid, use.kind, gpu.index, None, None, memory, percent(load.busy), percent(load.dram),
-            percent(load.encoder), percent(load.decoder), exists,
-        )  # fmt: skip
+            pid=process.pid,
+            gpu_uuid=gpu.uuid,
+            kind=use.kind,
+            gpu_index=gpu.index,
+            memory_bytes=memory,
+            sm_percent=percent(load.busy),
+            memory_bandwidth_percent=percent(load.dram),
+            encoder_percent=percent(load.encoder),
+            decoder_percent=percent(load.decoder),
+            exists=exists,
+        )
 
     def instances(self, t: float, rows: tuple[GpuProcess, ...]) -> tuple[MigInstance, ...]:
         """The MIG instances at *t*, of whose processes *rows* are."""
