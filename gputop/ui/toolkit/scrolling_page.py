@@ -3,49 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple
 
 from textual import events
-from textual.app import ComposeResult
-from textual.screen import Screen
 
 from gputop import units
 from gputop.ui.toolkit.cells import Line, Span, fit, width
-from gputop.ui.toolkit.exact_output import install
-from gputop.ui.toolkit.frame import Hint, beside, clip, hint_line, shown, thumb
-from gputop.ui.toolkit.line_widget import LineWidget
+from gputop.ui.toolkit.frame import Hint, beside, clip, hint_line, thumb
+from gputop.ui.toolkit.full_screen import FullScreen, ResultT
 from gputop.ui.toolkit.view import View
 from gputop.ui.toolkit.wrap import wrap
 
-ResultT = TypeVar("ResultT")
 _LEAST_COLUMN = 56  # cells from which on two sections stand side by side
 _GAP = 3
 
 
 class Part(NamedTuple):
-    """A titled part of a sheet."""
+    """A titled part of a page."""
 
     title: str
     lines: list[Line]
 
 
-class ScrollingPage(Screen[ResultT]):
+class ScrollingPage(FullScreen[ResultT]):
     """A title, a body that scrolls, keys. Esc, q and the screen's own key close it; subclasses give the text."""
 
-    DEFAULT_CSS: ClassVar[str] = """
-    ScrollingPage { overflow: hidden; }
-    ScrollingPage > LineWidget { height: 1fr; }
-    """
-    ALLOW_SELECT: ClassVar[bool] = False
-    AUTO_FOCUS: ClassVar[str | None] = ""
     closing_keys: ClassVar[tuple[str, ...]] = ("escape", "q", "f10")
     most_cells: ClassVar[int] = 250
 
     def __init__(self, view: View) -> None:
-        super().__init__()
-        install(self)
-        self.view = view
-        self.board = LineWidget()
+        super().__init__(view)
         self._first = 0
         self._body: list[Line] = []
 
@@ -72,38 +59,24 @@ class ScrollingPage(Screen[ResultT]):
 
     # drawing and scrolling
 
-    def compose(self) -> ComposeResult:
-        yield self.board
-
-    def on_mount(self) -> None:
-        self.draw()
-
-    def on_resize(self, event: events.Resize) -> None:
-        self.draw()
-
-    def draw(self) -> None:
-        size = self.app.size
-        if not self.is_mounted or size.width < 20 or size.height < 4:
-            return
-        cells = min(size.width - 3, self.most_cells)
-        self._body = [*self.before(cells), *columns(self.parts, cells, self.view.glyphs.rule)]
-        rows = size.height - 3
-        self._first = max(0, min(self._first, len(self._body) - rows))
-        bar = thumb(self._first, rows, len(self._body))
+    def picture(self, cells: int, rows: int) -> Sequence[Line]:
+        text_cells = min(cells - 3, self.most_cells)
+        self._body = [*self.before(text_cells), *columns(self.parts, text_cells, self.view.glyphs.rule)]
+        room = rows - 3
+        self._first = max(0, min(self._first, len(self._body) - room))
+        bar = thumb(self._first, room, len(self._body))
         left, right = self.heading()
-        room = size.width - width(left) - 2
-        title = ((f" {left} ", "title+b@bar"), (fit(f"{right} ", room, right=True), "dim@bar"))
-        lines: list[Line] = [clip(title, size.width), ()]
-        for n in range(rows):
+        title = ((f" {left} ", "title+b@bar"), (fit(f"{right} ", cells - width(left) - 2, right=True), "dim@bar"))
+        lines: list[Line] = [clip(title, cells), ()]
+        for n in range(room):
             at = self._first + n
-            text = clip(self._body[at] if at < len(self._body) else (), cells)
+            text = clip(self._body[at] if at < len(self._body) else (), text_cells)
             edge = self.view.glyphs.full if n in bar else " "
             lines.append(((" ", "text"), *text, (" ", "text"), (edge, "faint")) if bar else ((" ", "text"), *text))
         scroll: tuple[Hint, ...] = (("↑↓ PgUp PgDn", "scroll"),) if bar else ()
-        lines.append(hint_line((*self.hints(), *scroll), size.width, "bar"))
-        self.board.show(shown(lines, self.view.glyphs))
+        return [*lines, hint_line((*self.hints(), *scroll), cells, "bar")]
 
-    def on_key(self, event: events.Key) -> None:
+    def take(self, event: events.Key) -> bool:
         page = max(1, self.app.size.height - 4)
         key = event.key
         if key in self.closing_keys:
@@ -114,11 +87,9 @@ class ScrollingPage(Screen[ResultT]):
             self._first += -page if key == "pageup" else page
         elif key in ("home", "end"):
             self._first = 0 if key == "home" else len(self._body)
-        elif not self.pressed(key):
-            return
-        event.stop()
-        if self.is_current:
-            self.draw()
+        else:
+            return self.pressed(key)
+        return True
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         self._first += 3

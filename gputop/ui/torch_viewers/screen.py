@@ -7,15 +7,12 @@ from collections.abc import Sequence
 from typing import ClassVar, Final, Generic, TypeVar
 
 from textual import events
-from textual.app import ComposeResult
-from textual.screen import Screen
 from textual.timer import Timer
 
 from gputop.ui.toolkit.background import in_background
 from gputop.ui.toolkit.cells import Line, fit, width
-from gputop.ui.toolkit.exact_output import install
-from gputop.ui.toolkit.frame import Hint, clip, hint_line, shown
-from gputop.ui.toolkit.line_widget import LineWidget
+from gputop.ui.toolkit.frame import Hint, clip, hint_line
+from gputop.ui.toolkit.full_screen import FullScreen
 from gputop.ui.toolkit.text_entry import Entry
 from gputop.ui.toolkit.view import View
 from gputop.ui.toolkit.wrap import wrap
@@ -23,7 +20,6 @@ from gputop.ui.torch_viewers.curve_pane import CurvePane
 from gputop.ui.torch_viewers.pane import Pane, TextPane
 
 _IDLE_SECONDS: Final = 0.12  # seconds without a key after which what takes longer is computed
-_LEAST: Final = (40, 8)
 _KEY_CELLS: Final = 18  # cells of the keys in the help
 
 Found = TypeVar("Found")
@@ -44,26 +40,18 @@ class HelpPane(TextPane):
         return [*lines, (), *[((part, "dim"),) for part in wrap(self._about, cells)]]
 
 
-class ViewerScreen(Screen[None], Generic[Found]):
+class ViewerScreen(FullScreen[None], Generic[Found]):
     """Shows what ``read`` finds, as the panes that ``take_in`` makes of it.
 
     q closes it (the application, where it is all there is), so does Esc where there is a screen to go back to: a torn
     escape sequence begins with it, and must not end the program.
     """
 
-    DEFAULT_CSS: ClassVar[str] = """
-    ViewerScreen { overflow: hidden; }
-    ViewerScreen > LineWidget { height: 1fr; }
-    """
-    ALLOW_SELECT: ClassVar[bool] = False
-    AUTO_FOCUS: ClassVar[str | None] = ""
+    least_size: ClassVar[tuple[int, int]] = (40, 8)
     PROGRAM: ClassVar[str]
 
     def __init__(self, view: View) -> None:
-        super().__init__()
-        install(self)
-        self.view = view
-        self.board = LineWidget()
+        super().__init__(view)
         self.problems: list[str] = []
         self.panes: list[Pane] = []
         self.at = 0
@@ -122,11 +110,8 @@ class ViewerScreen(Screen[None], Generic[Found]):
 
     # -- reading
 
-    def compose(self) -> ComposeResult:
-        yield self.board
-
     def on_mount(self) -> None:
-        self.draw()
+        super().on_mount()
         in_background(self, self.read, self._was_read)
 
     def progress(self, words: str, share: float) -> None:
@@ -142,29 +127,20 @@ class ViewerScreen(Screen[None], Generic[Found]):
 
     # -- drawing
 
-    def on_resize(self, event: events.Resize) -> None:
-        self.draw()
-
     @property
     def _looks(self) -> bool:
         """Whether a view is shown."""
         return bool(self.panes) and self.nothing() is None
 
     def draw(self) -> None:
-        cells, rows = self.app.size
-        if not self.is_mounted or cells < 4 or rows < 2:
-            return
-        if cells < _LEAST[0] or rows < _LEAST[1]:
-            lines: list[Line] = [((fit(f"too small: needs {_LEAST[0]}×{_LEAST[1]}", cells), "warning+b"),)]
-        elif not self.panes:
-            lines = self._waiting(cells, rows)
-        else:
-            lines = self._looking(cells, rows)
-        self.board.show(shown(lines, self.view.glyphs))
+        super().draw()
         if self._looks and self.pane.pending():
             if self._settling is not None:
                 self._settling.stop()
             self._settling = self.set_timer(_IDLE_SECONDS, self._settle)
+
+    def picture(self, cells: int, rows: int) -> list[Line]:
+        return self._looking(cells, rows) if self.panes else self._waiting(cells, rows)
 
     def _settle(self) -> None:
         self._settling = None
@@ -252,14 +228,7 @@ class ViewerScreen(Screen[None], Generic[Found]):
 
     # -- keys
 
-    def on_key(self, event: events.Key) -> None:
-        if self._take(event):
-            event.stop()
-            event.prevent_default()
-            if self.is_current:
-                self.draw()
-
-    def _take(self, event: events.Key) -> bool:
+    def take(self, event: events.Key) -> bool:
         key = event.key
         if self._prompt is not None and self.panes:
             return self._type(event, self._prompt)

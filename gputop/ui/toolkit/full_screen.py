@@ -1,0 +1,72 @@
+"""A screen that is one widget of lines: what pages that scroll and viewers of files have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, TypeVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.screen import Screen
+
+from gputop.ui.toolkit.cells import Line, fit
+from gputop.ui.toolkit.exact_output import install
+from gputop.ui.toolkit.frame import shown
+from gputop.ui.toolkit.line_widget import LineWidget
+from gputop.ui.toolkit.view import View
+
+ResultT = TypeVar("ResultT")
+
+
+class FullScreen(Screen[ResultT]):
+    """Subclasses say what is on it (``picture``) and take the keys (``take``)."""
+
+    DEFAULT_CSS: ClassVar[str] = """
+    FullScreen { overflow: hidden; }
+    FullScreen > LineWidget { height: 1fr; }
+    """
+    ALLOW_SELECT: ClassVar[bool] = False
+    AUTO_FOCUS: ClassVar[str | None] = ""
+    least_size: ClassVar[tuple[int, int]] = (20, 4)  # cells and rows
+
+    def __init__(self, view: View) -> None:
+        super().__init__()
+        install(self)
+        self.view = view
+        self.board = LineWidget()
+
+    def picture(self, cells: int, rows: int) -> Sequence[Line]:
+        """The lines that fill the screen; never called for less than ``least_size``."""
+        raise NotImplementedError
+
+    def take(self, event: events.Key) -> bool:
+        """Do what a key stands for; whether it was one of the screen's own."""
+        raise NotImplementedError
+
+    def compose(self) -> ComposeResult:
+        yield self.board
+
+    def on_mount(self) -> None:
+        self.draw()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.draw()
+
+    def draw(self) -> None:
+        """Draw what changed."""
+        cells, rows = self.app.size
+        if not self.is_mounted or not cells or not rows:
+            return
+        least_cells, least_rows = self.least_size
+        if cells < least_cells or rows < least_rows:
+            lines: Sequence[Line] = [((fit(f"too small: needs {least_cells}×{least_rows}", cells), "warning+b"),)]
+        else:
+            lines = self.picture(cells, rows)
+        self.board.show(shown(lines, self.view.glyphs))
+
+    def on_key(self, event: events.Key) -> None:
+        if self.take(event):
+            event.stop()
+            event.prevent_default()
+            if self.is_current:
+                self.draw()
