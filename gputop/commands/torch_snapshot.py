@@ -1,7 +1,7 @@
-"""Look into PyTorch memory snapshots: what is held, since when, by which line; leaks, fragmentation, OOMs, differences.
+"""Inspect PyTorch memory snapshots: what is held, since when and by which line; leaks, fragmentation, OOMs, changes.
 
-FILE is what torch.cuda.memory._dump_snapshot() wrote (any form since torch 1.8, also gzip). Nothing in it is executed.
-With two files the second is compared with the first. Without an option below, a viewer opens in the terminal.
+FILE is what torch.cuda.memory._dump_snapshot() wrote (any version since torch 1.8, gzip too). Nothing in it is run.
+With two files, the second is compared with the first. Without an output option, a viewer opens in the terminal.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ _CSV_FIELDS: Final = "file device moment bytes count largest_bytes frame stack".
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", metavar="FILE", nargs="+", type=Path, help="a snapshot; a second one: compare")
+    parser.add_argument(
+        "files", metavar="FILE", nargs="+", type=Path, help="a snapshot; a second one is compared with it"
+    )
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--summary", action="store_true", help="print a page about each device and exit")
     output.add_argument("--json", action="store_true", help="print all figures as JSON, an object for each file")
     output.add_argument("--csv", action="store_true", help="print allocations by stack, a row each")
     output.add_argument("--flamegraph", metavar="FILE.svg", type=Path, help="write a flame graph of the allocations")
     parser.add_argument(
-        "--at", choices=("now", "peak"), default="now", help="for --csv, --flamegraph: the dump, or the peak"
+        "--at", choices=("now", "peak"), default="now", help="for --csv and --flamegraph: at the dump, or at the peak"
     )
     parser.add_argument("--device", type=int, metavar="N", help="only this device (-1: pinned host memory)")
     parser.add_argument(
@@ -45,9 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=whole_number,
         default=10,
         metavar="N",
-        help="how many stacks are listed (10; 0: all)",
+        help="how many stacks to list (default 10; 0: all)",
     )
-    parser.add_argument("--all-frames", action="store_true", help="torch's and C++ frames too, not only the user's")
+    parser.add_argument("--all-frames", action="store_true", help="include torch's and C++ frames, not only yours")
     add_screen_options(parser.add_argument_group("viewer"))
 
 
@@ -60,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
         raise Refusal(f"--filter: {error}") from None
     options.top = options.top or sys.maxsize  # 0: all
     if options.flamegraph and len(options.files) > 1:
-        raise Refusal("--flamegraph draws one file: name one")
+        raise Refusal("--flamegraph takes a single file")
     if not (options.summary or options.json or options.csv or options.flamegraph):
         if is_terminal(sys.stdin) and is_terminal(sys.stderr):
             return _view(options)

@@ -1,12 +1,12 @@
-"""Which op of a PyTorch Profiler trace took the memory, and the time: the table of key_averages(), and what it hides.
+"""Show which op of a PyTorch profiler trace took the memory and the time: key_averages(), and what it hides.
 
-On a terminal it opens a viewer: memory over time with what ran and who held it, and the table, sorted by any column.
-With --summary or any option about the table, or into a pipe, the table is printed.
+In a terminal a viewer opens: memory over time, what ran and what held it, and the table, sorted by any column. With
+--summary or any option about the table, or in a pipe, the table is printed instead.
 
-FILE is what prof.export_chrome_trace() wrote (also gzip), best with profile_memory=True; or the .json or .raw.json of
-prof.export_memory_timeline(). It is read as a stream, so gigabytes are no matter. Memory is net: allocated minus freed
-while the op ran, its own or with all it called. "By thread" gives an allocation to the op of its own thread; torch
-gives it to whatever ran at that time.
+FILE is what prof.export_chrome_trace() wrote (gzip too), best with profile_memory=True; or the .json or .raw.json of
+prof.export_memory_timeline(). It is read as a stream, so gigabytes are fine. Memory is net: allocated minus freed
+while the op ran, by itself ("self") or including what it called. "By thread" counts an allocation for the op that was
+running on the same thread; torch counts it for whatever was running at the time.
 """
 
 from __future__ import annotations
@@ -44,40 +44,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", metavar="FILE", type=Path, help="a chrome trace or memory timeline of torch.profiler, .json or .json.gz"
     )
-    parser.add_argument("--top", type=whole_number, default=None, metavar="N", help="how many rows (20; 0: all)")
+    parser.add_argument(
+        "--top", type=whole_number, default=None, metavar="N", help="how many rows to print (default 20; 0: all)"
+    )
     parser.add_argument(
         "--sort",
         metavar="COLUMN",
         type=_column,
         default=None,
-        help="self_device_memory (the default where a device's memory is in it, else self_cpu_memory), cpu_time, "
-        "calls, self_thread_memory…; torch's names will do",
+        help="the column to sort by: self_device_memory (the default if the trace has device memory, else "
+        "self_cpu_memory), cpu_time, calls, self_thread_memory…; torch's names work too",
     )
-    parser.add_argument("--group-by-input-shape", action="store_true", help="a row for each shape of the inputs")
+    parser.add_argument("--group-by-input-shape", action="store_true", help="a row for each input shape")
     stack = parser.add_mutually_exclusive_group()
     stack.add_argument(
         "--group-by-stack",
         type=whole_number,
         default=0,
         metavar="N",
-        help="a row for each stack of N Python frames it was called from (with_stack=True)",
+        help="a row for each calling stack of N Python frames (needs with_stack=True)",
     )
     stack.add_argument(
         "--group-by-function",
         action="store_true",
-        help="a row for each function of yours it was called from (with_stack=True)",
+        help="a row for each of your functions that called it (needs with_stack=True)",
     )
     parser.add_argument(
         "--no-python",
         action="store_true",
-        help="without Python's functions (with_stack=True), as torch before 2.12 has it",
+        help="leave out Python functions (with_stack=True), as torch before 2.12 does",
     )
     output = parser.add_mutually_exclusive_group()
     output.add_argument(
-        "--summary", action="store_true", help="print the table also to a terminal, instead of a viewer"
+        "--summary", action="store_true", help="print the table even to a terminal, instead of opening the viewer"
     )
     output.add_argument("--json", action="store_true", help="one JSON object")
-    output.add_argument("--csv", action="store_true", help="the table as CSV: bytes, µs")
+    output.add_argument("--csv", action="store_true", help="the table as CSV: bytes and µs")
     add_screen_options(parser.add_argument_group("viewer"))
 
 
@@ -113,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
     if isinstance(profile, MemoryTimeline):
         return _timeline(profile, options)
     if depth and not profile.has_python:
-        print("gputop: no Python frames in it: record with profile(with_stack=True)", file=sys.stderr)
+        print("gputop: the trace has no Python frames: record with profile(with_stack=True)", file=sys.stderr)
     column = options.sort or ("self_device_memory" if profile.has_device_memory else "self_cpu_memory")
     if not profile.curves and options.sort is None:
         column = "self_cpu_time"
@@ -155,7 +157,7 @@ def _timeline(timeline: MemoryTimeline, options: argparse.Namespace) -> int:
     from gputop.torch_files.trace import memory_timeline_summary as summary
 
     if options.sort or options.group_by_input_shape or options.group_by_function or options.group_by_stack > 0:
-        raise Refusal("a memory timeline has no ops: it cannot be sorted or grouped by theirs")
+        raise Refusal("a memory timeline has no ops: it cannot be sorted or grouped by them")
     if options.csv:
         print_out(summary.as_csv(timeline))
     elif options.json:
@@ -194,7 +196,7 @@ def _page(trace: ProfilerTrace, rows: list[OpRow], count: int, column: str, widt
              f"kernels and frames; {len(events.memory_at):,} memory events", width)]  # fmt: skip
     lines += [f"note: {note}" for note in events.notes]
     if events.ooms:
-        lines.append(f"note: {events.ooms} times out of memory")
+        lines.append(f"note: out of memory {events.ooms} times")
     if not trace.curves:
         advice = "" if events.notes else ": record with profile(profile_memory=True, record_shapes=True)"
         lines.append(f"no memory events {'were read' if events.notes else 'in it'}{advice}")

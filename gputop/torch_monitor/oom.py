@@ -88,7 +88,7 @@ def page(
     lines = [
         f"Out of GPU memory: cuda:{device}, {time.strftime('%Y-%m-%d %H:%M:%S')}, pid {os.getpid()}",
         "",
-        f"asked for      {_size(asked)}",
+        f"requested      {_size(asked)}",
         f"free           {_size(free)} on the device, after the cache was flushed",
         f"limit          {_size(limit)}" + (" (set_per_process_memory_fraction, or the card's size)"),
     ]
@@ -109,7 +109,7 @@ def page(
         end = next((one.allocated_bytes for one in step.devices if one.device == device), 0)
         peak = _size(step.peak_bytes.get(device, 0))
         lines.append(f"  step {step.number}: peak {peak}, at its end {_size(end)}{f' ({phases})' if phases else ''}")
-    lines += ["", "Asked for by:", *(f"  {frame.filename}:{frame.lineno} {frame.name}" for frame in _users(frames))]
+    lines += ["", "Requested by:", *(f"  {frame.filename}:{frame.lineno} {frame.name}" for frame in _users(frames))]
     lines += ["", "What may help:", *(f"- {words}" for words in advice(tracker, device, asked, memory))]
     if snapshot is not None:
         lines += ["", "Which lines hold the memory:", f"  gputop torch-snapshot {snapshot}"]
@@ -125,10 +125,10 @@ def advice(tracker: MemoryTracker, device: int, asked: int, memory: Any) -> list
     found = []
     if memory is not None and memory.reserved_bytes - memory.active_bytes >= asked:
         if "expandable_segments:True" not in os.environ.get("PYTORCH_CUDA_ALLOC_CONF", ""):
-            found.append("the cache holds more than was asked for, in pieces: "
+            found.append("the cache holds more than was requested, but in pieces: "
                          "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")  # fmt: skip
         else:
-            found.append("the cache holds more than was asked for, in pieces, though expandable segments are on")
+            found.append("the cache holds more than was requested, but in pieces, though expandable segments are on")
     ends = [
         next((one.allocated_bytes for one in step.devices if one.device == device), 0) for step in tracker.history
     ]  # fmt: skip

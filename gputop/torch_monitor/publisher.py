@@ -146,10 +146,10 @@ class Publisher:
                 message = f"snapshot written to {path}"
             elif action == "record":
                 tracker.start_recording()
-                message = "torch records its allocations from now on"
+                message = "torch now records its allocations"
             else:
                 tracker.stop_recording()
-                message = "torch records no more"
+                message = "torch has stopped recording"
         except (Unsupported, OSError, RuntimeError, AttributeError, TypeError, ValueError) as error:
             message = f"{action} failed: {error}"
         _log.info("gputop asked: %s", message)

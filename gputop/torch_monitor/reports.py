@@ -120,7 +120,7 @@ def ask(key: ProcessKey, uid: int, action: str) -> str:
                 return id_
         finally:
             os.close(directory)
-    raise OSError("its runtime directory is not there, or not ours to write: only its user and root can ask")
+    raise OSError("only its user and root can; its runtime directory is missing or not writable")
 
 
 def _names(directory: int) -> Collection[str]:

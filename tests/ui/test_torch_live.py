@@ -97,14 +97,14 @@ async def test_a_report_of_another_gpu_is_not_taken_for_this_ones() -> None:
     row = training(devices=(replace(DEVICE, uuid="GPU-elsewhere"),))
     snapshot = taken(row)
     async with showing(lambda: ProcessScreen(row, lambda: snapshot, lambda key: None, VIEW)) as (app, _):
-        await until(lambda: "none as this GPU" in flat(app.text()) or "none as this" in flat(app.text()), "that")
+        await until(lambda: "but not this GPU" in flat(app.text()), "that")
 
 
 async def test_an_old_report_says_its_age() -> None:
     row = training(written_at=TAKEN_AT - 300)
     snapshot = taken(row)
     async with showing(lambda: ProcessScreen(row, lambda: snapshot, lambda key: None, VIEW)) as (app, _):
-        await until(lambda: "told 5m00 ago" in app.text(), "the age")
+        await until(lambda: "reported 5m00 ago" in app.text(), "the age")
 
 
 # -- asked
@@ -153,12 +153,12 @@ async def test_a_snapshot_is_asked_for_and_its_path_handed_on(
     written = tmp_path / "asked.pickle"
     written.write_bytes(b"x")
     async with showing(lambda: TorchAskScreen(row, lambda: now[0], VIEW)) as (app, _):
-        assert "with the lines of code" in flat(app.text())
+        assert "with lines of code" in flat(app.text())
         strike(app.over, "down", "enter")
         await until(lambda: list(place.glob("*.ask")), "the request")
         request = json.loads((place / "4711.ask").read_text())
         assert (request["action"], request["pid"], request["start_ticks"]) == ("dump", *row.key)
-        assert "answers in its next step" in flat(app.text())
+        assert "answers at its next step" in flat(app.text())
         answer = TorchAnswer(request["id"], "written", str(written))
         now[0] = taken(replace(row, torch=replace(REPORT, answers=(answer,))))
         await until(lambda: app.results == [written], "the path")

@@ -139,7 +139,7 @@ async def test_torchs_own_frames_are_shown_on_demand(files: list[Path]) -> None:
 async def test_the_oom_card_says_why_and_leads_to_its_moment(files: list[Path]) -> None:
     async with viewing(files[1:]) as (app, pilot):
         await pilot.press("m")
-        assert "90.0M could not be allocated" in app.text() and "asked for by" in app.text()
+        assert "90.0M could not be allocated" in app.text() and "requested by" in app.text()
         await pilot.press("enter")
         assert "oom  90.0M" in app.text()
 
@@ -147,7 +147,7 @@ async def test_the_oom_card_says_why_and_leads_to_its_moment(files: list[Path]) 
 async def test_segments_name_what_pins_them(files: list[Path]) -> None:
     async with viewing(files[1:]) as (app, pilot):
         await pilot.press("s")
-        assert "kept by" in app.text() and "free beside something alive" in app.text()
+        assert "kept by" in app.text() and "free next to live blocks" in app.text()
         await pilot.press("i", "down")
         assert app.over.pane.by_address
 
@@ -176,7 +176,7 @@ async def test_a_filter_is_followed_while_it_is_typed(files: list[Path]) -> None
         await pilot.press("escape")
         assert "log_loss" in app.text() and app.over is not None
         await pilot.press("slash", *"nowhere", "enter")
-        assert "let through by the filter" in app.text()
+        assert "filter matches no" in app.text()
         await pilot.press("escape")
         assert "log_loss" in app.text() and app.over is not None
         await pilot.press("escape")

@@ -118,7 +118,7 @@ def _explain(
         advice.append("Look at max_split_size_mb in PYTORCH_CUDA_ALLOC_CONF; retry the allocation once.")
     elif device_free is not None and device_free >= asked:
         verdict = (
-            f"The device still had {size(device_free)} free, more than the {size(asked)} asked for: a limit of this "
+            f"The device still had {size(device_free)} free, more than the {size(asked)} requested: a limit of this "
             "process stopped it (set_per_process_memory_fraction), or the driver could not give it in one piece."
         )
         advice.append("Look for torch.cuda.set_per_process_memory_fraction() and MPS or cgroup limits.")
@@ -136,7 +136,7 @@ def _explain(
         advice.append("Share one pool between graphs (torch.cuda.graph(pool=…)), or free the graphs no longer used.")
     elif cached >= asked:
         verdict = (
-            f"{size(cached)} was free inside torch, but in pieces: the largest that could serve has {size(fits)}. "
+            f"{size(cached)} was free inside torch, but in pieces: the largest usable one is {size(fits)}. "
             "This is fragmentation."
         )
         if expandable:
@@ -149,7 +149,7 @@ def _explain(
             advice.append("The free block that is large enough holds small allocations only.")
     else:
         verdict = (
-            f"It did not fit: {size(asked)} was asked for, {size(device_free)} was left on the device and "
+            f"It did not fit: {size(asked)} was requested, {size(device_free)} was left on the device and "
             f"{size(cached)} free inside torch, while {size(live)} was held by tensors."
         )
         advice.append("Hold less: see what was live at this moment in the allocations view, largest first.")

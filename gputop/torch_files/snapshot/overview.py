@@ -185,7 +185,7 @@ def coverage_sentences(device: DeviceSnapshot) -> list[str]:
     told = coverage(device)
     if not told.entries:
         return [
-            "No trace: the snapshot says what is held, not when it was allocated "
+            "No trace: the snapshot shows what is held, not when it was allocated "
             "(torch.cuda.memory._record_memory_history() was not called, or only for state)."
         ]
     span = ""
@@ -193,7 +193,7 @@ def coverage_sentences(device: DeviceSnapshot) -> list[str]:
         span = f" over {told.seconds:.3g} s" if told.seconds < 60 else f" over {units.duration(told.seconds)}"
     words = [f"{told.entries:,} trace entries{span}."]
     if told.percent is not None:
-        words.append(f"Of what is held at the dump, the trace saw {told.percent:.1f} % of the bytes being allocated.")
+        words.append(f"Of what is held at the dump, the trace saw {told.percent:.1f} % of the bytes allocated.")
     if told.before:
         why = {
             True: "the ring was full and lost its oldest entries",

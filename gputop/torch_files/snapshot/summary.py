@@ -24,9 +24,7 @@ def summary(
     """The page."""
     lines = [f"{clean_text(snapshot.name)}: {size(snapshot.file_bytes)}, {snapshot.form}"]
     if not devices:
-        lines.append(
-            "It holds no segments and no trace: CUDA was not used, or another allocator was (cudaMallocAsync)."
-        )
+        lines.append("It has no segments and no trace: CUDA was not used, or another allocator was (cudaMallocAsync).")
     for device in devices:
         lines += ["", *_device(device, top, wanted or AllocationFilter(), all_frames)]
     return "\n".join(lines) + "\n"
@@ -38,21 +36,21 @@ def figures(device: DeviceSnapshot, totals: Totals) -> list[tuple[str, str, str]
     split = totals.fragmentation
     return [
         ("reserved", size(totals.reserved), f"{totals.segments:,} segments taken from the driver"),
-        ("allocated", size(totals.allocated), f"living tensors, {percent(totals.allocated, totals.reserved)}"),
+        ("allocated", size(totals.allocated), f"live tensors, {percent(totals.allocated, totals.reserved)}"),
         ("active", size(totals.active), f"with {size(totals.active - totals.allocated)} waiting for another stream"),
-        ("requested", size(None if unknown else totals.requested), "what the program asked for of it"),
-        ("rounding loss", size(None if unknown else totals.rounding_loss), "active, but asked for by nobody"),
+        ("requested", size(None if unknown else totals.requested), "of it, requested by the program"),
+        ("rounding loss", size(None if unknown else totals.rounding_loss), "active, but never requested"),
         ("cached", size(totals.inactive), "free inside torch"),
-        ("  releasable", size(totals.releasable), "empty_cache() would give it back" + _private(totals)),
-        ("  stuck", size(totals.stuck), "beside something alive in the same segment"),
-        ("largest free", size(totals.largest_free), "the largest block that is free"),
-        ("fragmentation", "—" if split is None else f"{100 * split:.0f}%", "of the free memory is not in that block"),
+        ("  releasable", size(totals.releasable), "empty_cache() would return it to the driver" + _private(totals)),
+        ("  stuck", size(totals.stuck), "next to live blocks in the same segment"),
+        ("largest free", size(totals.largest_free), "the largest free block"),
+        ("fragmentation", "—" if split is None else f"{100 * split:.0f}%", "of the free memory is outside that block"),
     ]
 
 
 def _private(totals: Totals) -> str:
     kept = totals.releasable_private
-    return f", but {size(kept)} of it only when its private pools are gone" if kept else ""
+    return f", but {size(kept)} of it only once its private pools are gone" if kept else ""
 
 
 def _device(device: DeviceSnapshot, top: int, wanted: AllocationFilter, all_frames: bool) -> list[str]:
@@ -86,7 +84,7 @@ def _leaks(device: DeviceSnapshot, top: int, wanted: AllocationFilter) -> list[s
     cut = steps(device)
     growing = [leak for leak in leaks(device, cut, wanted) if leak.growing][:top]
     if not growing:
-        which = " that the filter lets through" if wanted else ""
+        which = " that matches the filter" if wanted else ""
         return ["", f"  Leaks: no line{which} leaves something behind step after step ({cut.origin})."]
     lines = ["", f"  Leaks: left behind step after step ({cut.origin})"]
     for leak in growing:

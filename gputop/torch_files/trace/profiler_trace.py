@@ -153,11 +153,11 @@ class Reconciliation(NamedTuple):
         from gputop.units.fine import size
 
         said = (
-            f"net of all {self.of} memory events {size(self.net)}; torch's Self column sums to {size(self.torch_sum)}"
+            f"net of all {self.of} memory events: {size(self.net)}; torch's Self column sums to {size(self.torch_sum)}"
         )
         if self.torch_sum != self.net:
-            said += f" ({size(self.torch_sum - self.net)} counted in more or fewer ops than one: other threads)"
-        said += f"; by thread {size(self.thread_sum)} + {size(self.outside)} in no op of its thread"
+            said += f" ({size(self.torch_sum - self.net)} counted twice or not at all, because of other threads)"
+        said += f"; by thread: {size(self.thread_sum)}, and {size(self.outside)} outside any op of its thread"
         return said
 
 

@@ -41,14 +41,12 @@ class TorchAskScreen(Dialog[Path | None]):
         super().__init__(view)
         self._process, self._snapshot_of = process, snapshot_of
         recording = process.torch is not None and process.torch.recording
-        stop = _Choice("Stop recording", "torch records its allocations no more", "stop")
-        record = _Choice(
-            "Start recording", "allocations with their lines of code from now on; some µs for each", "record"
-        )
-        with_lines = "with the lines of code" if recording else "sizes only, nothing is recorded yet"
+        stop = _Choice("Stop recording", "torch stops recording allocations", "stop")
+        record = _Choice("Start recording", "allocations and their lines of code from now on; a few µs each", "record")
+        with_lines = "with lines of code" if recording else "sizes only, nothing is recorded yet"
         self._choices = (
             _Choice("Cancel", "", ""),
-            _Choice("Write a snapshot", f"{with_lines}; takes some seconds", "dump"),
+            _Choice("Write a snapshot", f"{with_lines}; takes a few seconds", "dump"),
             stop if recording else record,
         )
         self._at = 0
@@ -84,9 +82,9 @@ class TorchAskScreen(Dialog[Path | None]):
                 lines.append(((text, "title+b@cursor" if here else "text"),))
         elif not self._done:
             waited = time.monotonic() - self._asked_at
-            lines.append(((f"asked {waited:.0f} s ago; it answers in its next step()", "dim"),))
+            lines.append(((f"asked {waited:.0f} s ago; it answers at its next step()", "dim"),))
             if waited > _SLOW_SECONDS:
-                words = "No answer yet: a long step or dump, or it calls monitor.step() no more. Esc stops waiting."
+                words = "No answer yet: a slow step or dump, or it no longer calls monitor.step(). Esc stops waiting."
                 lines += [((part, "warning"),) for part in wrap(words, cells)]
         return lines[:rows]
 
@@ -123,7 +121,7 @@ class TorchAskScreen(Dialog[Path | None]):
             self._id = reports.ask(process.key, process.host.uid, choice.action)
             self._asked_at = time.monotonic()
         except OSError as error:
-            self._message, self._done = f"It cannot be asked: {error.strerror or error}", True
+            self._message, self._done = f"Cannot ask it: {error.strerror or error}", True
         self.draw()
 
     def _look(self) -> None:
@@ -151,7 +149,9 @@ class TorchAskScreen(Dialog[Path | None]):
         if fine:
             self.dismiss(path)
             return
-        self._message += " It cannot be opened from here: no plain file of the process's user (a container's?)."
+        self._message += (
+            " It cannot be opened from here: not a regular file of the process's user (inside a container?)."
+        )
         self.draw()
 
 

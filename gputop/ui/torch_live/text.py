@@ -49,23 +49,23 @@ def about_torch(row: GpuProcess, gpu: Gpu | None, now: float, rings: Mapping[str
     split = torch_memory(row, gpu, now)
     if split is None or gpu is None:
         told = ", ".join(f"cuda:{device.index}" for device in report.devices) or "no device yet"
-        return field("PyTorch", f"it tells of {told}, and of none as this GPU", cells)
+        return field("PyTorch", f"it reports {told}, but not this GPU", cells)
     device = split.device
     lines = split_bar(row, gpu, split, cells, view)
     if not split.fresh:
-        words = f"told {units.duration(split.age)} ago: its step lasts, or it hangs"
+        words = f"reported {units.duration(split.age)} ago: a long step, or it hangs"
         lines += field("old", words, cells, "warning", _LABEL_CELLS)
     for name, style in (("allocated", "text"), ("cached", "dim")):
         ring = rings.get(name)
         if ring is not None:
             lines.append(_curve(name, ring, float(max(1, device.reserved_bytes)), gpu, cells, view, style))
-    peak = f"{view.memory(device.peak_bytes)}, in the newest step {view.memory(device.step_peak_bytes)}"
+    peak = f"{view.memory(device.peak_bytes)}, in the last step {view.memory(device.step_peak_bytes)}"
     lines += field("peak", peak, cells)
-    released = f"up to {view.memory(split.releasable)} of the cached (torch.cuda.empty_cache())"
+    released = f"up to {view.memory(split.releasable)} of the cache (torch.cuda.empty_cache())"
     lines += field("releasable", released, cells)
     retries = f"{device.retries}"
     if device.retries:
-        retries += ": the cache was flushed to make room, an OOM is near"
+        retries += ": the cache was flushed to make room; an OOM may be near"
     lines += field("retries", retries, cells, "warning" if device.retries else "text")
     if device.ooms:
         lines += field("OOMs", str(device.ooms), cells, "critical")
@@ -83,7 +83,7 @@ def about_torch(row: GpuProcess, gpu: Gpu | None, now: float, rings: Mapping[str
             lines.append(
                 _curve("", ring, float(max(1, device.peak_bytes or device.reserved_bytes)), gpu, cells, view, "")
             )
-    recording = "recorded: a snapshot tells the lines of code" if report.recording else "not recorded"
+    recording = "being recorded: a snapshot will show the lines of code" if report.recording else "not recorded"
     lines += field("history", recording, cells)
     backend = "" if report.backend in (None, "native") else f", allocator {report.backend}"
     lines += field("torch", f"{report.torch_version or units.UNKNOWN}, as cuda:{device.index}{backend}", cells)

@@ -142,7 +142,7 @@ class CurvePane(Pane):
             self.cursor = start + (column - _AXIS_CELLS) * (end - start) // max(1, self._columns)
 
     def hints(self) -> Sequence[Hint]:
-        return (("←→", "move"), (", .", "one entry"), ("↑↓", "zoom"), ("z", "whole"), ("p", "peak"))
+        return (("←→", "move"), (", .", "one entry"), ("↑↓", "zoom"), ("z", "all"), ("p", "peak"))
 
     # -- drawing
 

@@ -222,8 +222,8 @@ class ViewerScreen(FullScreen[None], Generic[Found]):
         return hint_line((*hints, *own, *views, *filters, *self.hints()), cells, "bar")
 
     def _help_keys(self) -> list[tuple[str, str]]:
-        views = [("Tab Shift+Tab", "the next and the previous view; or its letter")] if len(self.panes) > 1 else []
-        last = ("q F10", "close; Esc clears the filter, and goes back where there is a dashboard")
+        views = [("Tab Shift+Tab", "next and previous view; or press its letter")] if len(self.panes) > 1 else []
+        last = ("q F10", "close; Esc clears the filter, then goes back to the dashboard if there is one")
         return [*views, *self.keys(), last]
 
     # -- keys

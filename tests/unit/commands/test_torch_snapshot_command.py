@@ -162,7 +162,7 @@ def test_a_leak_is_not_denied_because_no_stack_is_to_be_listed(path: Path, capsy
         assert run("--summary", "--top", top, path) == 0
         assert "log_loss" in capsys.readouterr().out.partition("Leaks: left behind")[2]
     assert run("--summary", "--filter", "nosuch", path) == 0
-    assert "no line that the filter lets through leaves" in capsys.readouterr().out
+    assert "no line that matches the filter leaves" in capsys.readouterr().out
     assert run("--flamegraph", "x.svg", path, path) == 2
     with pytest.raises(SystemExit):
         run("--summary", "--top", "-5", path)

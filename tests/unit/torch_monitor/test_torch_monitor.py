@@ -329,7 +329,7 @@ def test_an_oom_leaves_a_snapshot_and_a_page_that_names_the_line(torch: FakeTorc
     torch.out_of_memory(300 * MIB)  # the line that asked
     (page,) = (tmp_path / "ooms").glob("*.txt")
     text = page.read_text()
-    assert "asked for      300.00 MiB" in text
+    assert "requested      300.00 MiB" in text
     assert "allocated      10.00 GiB" in text
     assert "In step 6, phase forward" in text
     assert "each step keeps 2.00 GiB more" in text

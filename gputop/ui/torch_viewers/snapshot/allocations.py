@@ -73,8 +73,8 @@ class AllocationsPane(SnapshotPane, ListPane):
         if self.shape == "tree":
             more = (("←→", "fold"),)
         elif self.shape == "flame":
-            more = (("←→↑↓", "move"), ("Enter", "zoom"), ("z", "whole"))
-        frames = "torch's frames too" if self.state.folded else "user's frames only"
+            more = (("←→↑↓", "move"), ("Enter", "zoom"), ("z", "all"))
+        frames = "torch's frames too" if self.state.folded else "your frames only"
         return (("w", "when"), ("v", f"as {_next(_SHAPES, self.shape)}"), ("f", frames), *more)
 
     # -- drawing
@@ -97,7 +97,7 @@ class AllocationsPane(SnapshotPane, ListPane):
         spans: list[Span] = [
             (f"{where[self.moment]}: ", "dim"),
             (size(held), "g0+b"),
-            (f" asked for, {count:,} blocks, {len(groups):,} stacks", "dim"),
+            (f" requested, {count:,} blocks, {len(groups):,} stacks", "dim"),
         ]
         if self.state.filter:
             spans.append((f"  of {size(device.live(entry))}", "dim"))
@@ -119,9 +119,7 @@ class AllocationsPane(SnapshotPane, ListPane):
         return len(self._visible)
 
     def nothing(self) -> str:
-        return (
-            "No allocation is let through by the filter." if self.state.filter else "Nothing was held at this moment."
-        )
+        return "The filter matches no allocation." if self.state.filter else "Nothing was held at this moment."
 
     def row(self, n: int, cells: int) -> Line:
         if self.shape == "tree":

@@ -120,7 +120,7 @@ class SegmentsPane(SnapshotPane, ListPane):
         legend: Line = (
             (f"{len(self._uses()):,} segments; ", "dim"),
             (size(wasted), "warning+b"),
-            (" free beside something alive   ", "dim"),
+            (" free next to live blocks   ", "dim"),
             (f"{glyphs.full} ", "g0"),
             ("in use  ", "dim"),
             (f"{glyphs.dead_pid} ", "ghost"),
@@ -179,7 +179,14 @@ class SegmentsPane(SnapshotPane, ListPane):
             else "large"
         )
         if not use.pins:
-            return [((f"{kind} segment at {address}: nothing lives in it, empty_cache() would give it back", "dim"),)]
+            return [
+                (
+                    (
+                        f"{kind} segment at {address}: no live block, so empty_cache() would return it to the driver",
+                        "dim",
+                    ),
+                )
+            ]
         lines: list[Line] = [((f"{kind} segment at {address}, kept by", "dim"),)]
         fold = self.state.snapshot.frames.folded
         for block in use.pins[: rows - 1]:
@@ -249,12 +256,12 @@ class OomPane(SnapshotPane, ListPane):
             ]
         source = "as dumped right then" if told.exact else "rebuilt from the trace"
         facts = (
-            ("asked for", size(told.asked), f"stream {snapshot.stream_label(told.stream)}"),
-            ("device free", size(told.device_free), "left by the driver after torch gave back what it could"),
+            ("requested", size(told.asked), f"stream {snapshot.stream_label(told.stream)}"),
+            ("device free", size(told.device_free), "still free in the driver after torch returned what it could"),
             ("reserved", size(told.reserved), "by this process's allocator"),
-            ("held", size(told.live), "requested by living tensors"),
+            ("held", size(told.live), "requested by live tensors"),
             ("free in torch", size(told.cached), source),
-            ("  could serve", size(told.fits), "largest free block of the right stream, pool and size class"),
+            ("  usable", size(told.fits), "largest free block of the right stream, pool and size class"),
             ("  other stream", size(told.other_stream), "largest free block, wrong stream"),
             ("  other pool", size(told.other_pool), "largest free block, wrong pool"),
             (
@@ -272,7 +279,7 @@ class OomPane(SnapshotPane, ListPane):
         ]
         frames = snapshot.frames.frames(snapshot.frames.folded(told.stack))
         room = max(3, rows - len(lines) - 2)
-        return [*lines, (), *stack_lines(frames, cells, room, "asked for by")]
+        return [*lines, (), *stack_lines(frames, cells, room, "requested by")]
 
 
 class DiffPane(SnapshotPane, ListPane):

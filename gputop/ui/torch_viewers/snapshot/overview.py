@@ -37,7 +37,7 @@ class OverviewPane(SnapshotPane, TextPane):
             lines += [((part, "text"),) for part in wrap(words, cells)]
         if device.ooms:
             sign = self.view.glyphs.warning
-            words = f"{sign} {len(device.ooms)} out of memory in the trace: m tells why"
+            words = f"{sign} {len(device.ooms)} out of memory in the trace: press m to see why"
             lines += [((words, "critical+b"),)]
         lines += [(), self._title("Pools and streams", cells), *self._pools(cells)]
         if snapshot.settings:
@@ -57,7 +57,7 @@ class OverviewPane(SnapshotPane, TextPane):
         waiting = totals.active - totals.allocated
         loss = max(0, min(totals.rounding_loss, totals.allocated))
         parts = (
-            ("living", totals.allocated - loss, glyphs.full, "g0"),
+            ("live", totals.allocated - loss, glyphs.full, "g0"),
             ("rounding", loss, glyphs.unattributed, "warning"),
             ("waiting for a stream", waiting, glyphs.dead_pid, "ghost"),
             ("cached, stuck", totals.stuck, glyphs.cached, "s0"),

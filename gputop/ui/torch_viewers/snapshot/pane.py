@@ -50,5 +50,5 @@ def stack_lines(frames: Sequence[Frame], cells: int, rows: int, title: str = "")
         )
         found.append(spans)
     if len(shown) < len(frames):
-        found.append(((f"… and {len(frames) - len(shown)} more frames outwards", "dim"),))
+        found.append(((f"… and {len(frames) - len(shown)} more frames further out", "dim"),))
     return found

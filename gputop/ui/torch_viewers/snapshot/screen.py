@@ -76,7 +76,7 @@ class TorchSnapshotScreen(ViewerScreen[list[MemorySnapshot]]):
     def nothing(self) -> str | None:
         if self._open.device is not None:
             return None
-        return "The file holds no segments and no trace: CUDA was not used, or another allocator was."
+        return "The file has no segments and no trace: CUDA was not used, or another allocator was."
 
     def heading(self, cells: int) -> Line:
         state = self._open
@@ -106,19 +106,19 @@ class TorchSnapshotScreen(ViewerScreen[list[MemorySnapshot]]):
             ("o t a l s m d", "overview, timeline, allocations, leaks, segments, OOM, diff"),
             ("/ F3", "filter allocations, in every view:"),
             *((f"    {term}", words) for term, words in TERMS),
-            ("g", "the next device"),
-            ("r", "the next file"),
+            ("g", "next device"),
+            ("r", "next file"),
             ("w", "allocations: now, at the peak, at the timeline's cursor; diff: dumps, peaks"),
             ("v", "allocations as table, tree, flame graph"),
-            ("f", "only the user's frames, or torch's and C++ ones too"),
+            ("f", "only your frames, or torch's and C++ ones too"),
             ("← → , .", "timeline: move the cursor by a column, by an entry"),
-            ("↑ ↓ + - z", "timeline: zoom in, out, the whole"),
-            ("p n", "timeline: to the peak, to the next OOM"),
+            ("↑ ↓ + - z", "timeline: zoom in, out, show all"),
+            ("p n", "timeline: go to the peak, to the next OOM"),
         )
 
     def about(self) -> str:
         return (
-            "Bytes are what the program asked for, as a trace records them (memory_stats: requested_bytes), unless a "
+            "Bytes are what the program requested, as a trace records them (memory_stats: requested_bytes), unless a "
             "column says otherwise; reserved is what torch took from the driver. M and G are binary."
         )
 

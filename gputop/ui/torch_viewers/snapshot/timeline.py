@@ -81,7 +81,7 @@ class TimelinePane(SnapshotPane, CurvePane):
         if not state.is_kept(*key):
             return [*lines, (("…", "faint"),), *[()] * most]
         groups = state.groups(cursor)
-        lines.append(((f"Held at the cursor by {len(groups):,} lines of the program, the most by", "dim"),))
+        lines.append(((f"Held at the cursor by {len(groups):,} lines of code, largest first", "dim"),))
         for group in groups[:most]:
             title = stack_title(device, group.stack)
             lines.append(

@@ -93,7 +93,7 @@ class TraceMemoryPane(CurvePane):
             words = " › ".join(running[-3:]) or "no op of its thread"
             return [*lines, ((fit(clean_text(words, 2000), cells), "accent"),)]
         most = _OPEN_LINES if rows >= 30 else 3
-        lines.append((("Running then, the innermost first" if running else "No op of its thread ran then", "dim"),))
+        lines.append((("Running, innermost first" if running else "No op of its thread was running", "dim"),))
         shown = running[::-1][:most]
         lines += [((fit(f"  {clean_text(name, 500)}", cells), "title" if not n else "text"),)
                   for n, name in enumerate(shown)]  # fmt: skip
@@ -106,7 +106,7 @@ class TraceMemoryPane(CurvePane):
             return [(("…", "faint"),), *[()] * most]
         told = sum(one.bytes for one in held)
         rest = self._curve.allocated[self.cursor] - told
-        words = f"Held then by {len(held):,} origins, the most by"
+        words = f"Held by {len(held):,} origins, largest first"
         if rest > 0:
             words += f" (and {signed(rest)} from before the trace)"
         lines: list[Line] = [((words, "dim"),)]

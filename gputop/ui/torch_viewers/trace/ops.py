@@ -88,12 +88,12 @@ class OpsPane(ListPane):
 
     def nothing(self) -> str:
         if self.state.rows() is None:
-            return "adding up…"
-        return "No op is let through by the filter." if self.state.filter else "No op is in the trace."
+            return "summing…"
+        return "The filter matches no op." if self.state.filter else "The trace has no ops."
 
     def heading(self, cells: int) -> Sequence[Line]:
         state, rows = self.state, self.state.rows()
-        by = ["shape of the inputs"] if state.by_shape else []
+        by = ["input shape"] if state.by_shape else []
         if state.stack_depth:
             by.append(
                 "function of yours" if state.stack_depth == FUNCTION else f"{state.stack_depth} frames of its stack"
@@ -101,7 +101,7 @@ class OpsPane(ListPane):
         told = "…" if rows is None else f"{len(rows):,} rows"
         words = f", a row for each op{' and ' if by else ''}{' and '.join(by)}"
         if state.trace.has_python and not state.python:
-            words += "; without Python's functions"
+            words += "; Python functions left out"
         return [((told, "title+b"), (words, "dim")), self._titles(cells)]
 
     def _titles(self, cells: int) -> Line:
@@ -161,18 +161,18 @@ class OpsPane(ListPane):
         if row.shape:
             lines.append(((fit(f"inputs {clean_text(row.shape, 1000)}", cells - 2), "text"),))
         trace, calls = self.state.trace, max(1, row.calls)
-        own = f"by thread {size(row.self_thread_memory)}, {size(row.thread_memory)}"
-        host = f"host {size(row.self_cpu_memory)} own, {size(row.cpu_memory)} with what it calls"
+        own = f"by thread {size(row.self_thread_memory)} self, {size(row.thread_memory)} total"
+        host = f"host {size(row.self_cpu_memory)} self, {size(row.cpu_memory)} total"
         memory = f"{host}; {own}"
         if trace.has_device_memory:
-            device = f"device {size(row.self_device_memory)} own, {size(row.device_memory)} with what it calls; {own}"
+            device = f"device {size(row.self_device_memory)} self, {size(row.device_memory)} total; {own}"
             memory = f"{device}; {host}"
         times = (
-            f"{row.calls:,} calls; CPU {duration(row.self_cpu_time)} own, {duration(row.cpu_time)} in all, "
-            f"{duration(row.cpu_time / calls)} a call"
+            f"{row.calls:,} calls; CPU {duration(row.self_cpu_time)} self, {duration(row.cpu_time)} total, "
+            f"{duration(row.cpu_time / calls)} per call"
         )
         if trace.has_kernels:
-            times += f"; device {duration(row.self_device_time)} own, {duration(row.device_time)} in all"
+            times += f"; device {duration(row.self_device_time)} self, {duration(row.device_time)} total"
         lines += [((part, "text"),) for words in (memory, times) for part in wrap(words, cells - 2)]
         return [*lines, *(((fit(f"  {clean_text(frame, 500)}", cells - 2), "accent"),) for frame in row.stack)]
 

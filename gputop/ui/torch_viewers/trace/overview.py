@@ -11,7 +11,7 @@ from gputop.units.fine import milliseconds, size
 
 _LABEL_CELLS = 14
 _HELD_LINES = 4  # lines about what was held at a peak
-NO_MEMORY = "No memory events are in it: record with profile(profile_memory=True, record_shapes=True)."
+NO_MEMORY = "The trace has no memory events: record with profile(profile_memory=True, record_shapes=True)."
 
 
 class TraceOverviewPane(TextPane):
@@ -43,14 +43,14 @@ class TraceOverviewPane(TextPane):
             lines += self._field("peak", f"{words}, at {milliseconds(peak.at_ns - trace.begins_ns)}", cells, "title+b")
             running = clean_text(" › ".join(running_then[-4:]), 2000)
             if running:
-                lines += self._field("running then", running, cells)
+                lines += self._field("running", running, cells)
             for n, held in enumerate(held_then[:_HELD_LINES]):
                 op = f"{held.op or 'no op'}  {held.where}"
                 words = f"{size(held.bytes):>8} {held.blocks:>6,}× {clean_text(op, 500)}"
-                lines.append(((fit("" if n else "held then by", _LABEL_CELLS), "dim"), (words, "text")))
+                lines.append(((fit("" if n else "held by", _LABEL_CELLS), "dim"), (words, "text")))
             words = (
                 f"{curve.allocations:,} allocations {size(curve.allocated_bytes)}, {curve.frees:,} frees "
-                f"{size(curve.freed_bytes)}; {size(curve.never_freed)} allocated here and never freed here"
+                f"{size(curve.freed_bytes)}; {size(curve.never_freed)} never freed within the trace"
             )
             lines += self._field("in all", words, cells)
         lines += [(), (("How it adds up", "accent+b"),)]

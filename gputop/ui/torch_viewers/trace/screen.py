@@ -102,30 +102,30 @@ class TorchTraceScreen(ViewerScreen[Opened]):
 
     def keys(self) -> Sequence[tuple[str, str]]:
         curve = (
-            ("← → , .", "memory: move the cursor by a column, by an event"),
-            ("↑ ↓ + - z", "memory: zoom in, out, the whole"),
-            ("p", "memory: to the peak"),
+            ("← → , .", "memory: move the cursor by a column, by one event"),
+            ("↑ ↓ + - z", "memory: zoom in, out, show all"),
+            ("p", "memory: go to the peak"),
         )
         if self.state is None:
             return curve
         return (
             ("o m t", "overview, memory over time, table of ops"),
-            ("/ F3", "filter ops by words of their name, shape and stack"),
-            ("g", "the next device"),
+            ("/ F3", "filter ops by name, shape and stack"),
+            ("g", "next device"),
             *curve,
             ("s S F6", "ops: sort by the next, the previous column"),
-            ("h", "ops: a row for each shape of the inputs"),
-            ("k", "ops: a row for each line of yours that called it; for each stack of 5 frames"),
-            ("y", "ops: Python's functions as rows too"),
+            ("h", "ops: a row for each input shape"),
+            ("k", "ops: a row for each of your functions that called it; for each stack of 5 frames"),
+            ("y", "ops: show Python functions as rows too"),
         )
 
     def about(self) -> str:
         if self.state is None:
-            return "Categories as torch guessed them. M and G are binary."
+            return "Categories are torch's guesses. M and G are binary."
         return (
-            "Memory in the table is net: allocated minus freed while the op ran, its own or with all it called; MEM is "
-            "as torch's key_averages() has it, which gives an op whatever any thread did meanwhile; THREAD is what its "
-            "own thread did. M and G are binary."
+            "Memory in the table is net: allocated minus freed while the op ran, by itself or with what it called. MEM "
+            "is as in torch's key_averages(), which counts what every thread did meanwhile; THREAD is what its own "
+            "thread did. M and G are binary."
         )
 
     # -- keys
