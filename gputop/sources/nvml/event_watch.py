@@ -14,8 +14,8 @@ from gputop.sources.nvml.driver.errors import PERMANENT
 from gputop.sources.nvml.driver.library import Library
 from gputop.sources.nvml.driver.xids import xid
 
-BACK_OFF: Final = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)  # seconds until a failed event set is made again
-AT_ONCE: Final = 32  # events taken in one wait: a storm of them must not hold the processor
+BACK_OFF_SECONDS: Final = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)  # until a failed event set is made again
+EVENTS_PER_WAIT: Final = 32  # a storm of them must not hold the processor
 
 
 class XidWatch:
@@ -37,7 +37,7 @@ class XidWatch:
         handle. Takes that long also where events are not supported or fail."""
         until = time.monotonic() + timeout
         if self._ready(handles):
-            for _ in range(AT_ONCE):
+            for _ in range(EVENTS_PER_WAIT):
                 left = until - time.monotonic()
                 if left <= 0 or not self._next(left):
                     break
@@ -97,7 +97,7 @@ class XidWatch:
 
     def _fail(self) -> None:
         self.free()
-        self._retry_at = time.monotonic() + BACK_OFF[min(self._attempts, len(BACK_OFF) - 1)]
+        self._retry_at = time.monotonic() + BACK_OFF_SECONDS[min(self._attempts, len(BACK_OFF_SECONDS) - 1)]
         self._attempts += 1
 
     def free(self) -> None:

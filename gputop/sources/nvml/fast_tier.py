@@ -11,14 +11,14 @@ from typing import Final
 from gputop.model import Gpu, GpuFacts, GpuProcess, Xid, memory_by_pid, unattributed
 from gputop.sources.nvml.driver import abi
 from gputop.sources.nvml.driver.calls import Fields, Handle, Quantity
-from gputop.sources.nvml.driver.errors import Fault
+from gputop.sources.nvml.driver.errors import NvmlError
 from gputop.sources.nvml.readings.gpm import Gpm
 from gputop.sources.nvml.readings.gpm import supported as gpm_supported
 from gputop.sources.nvml.readings.identity import Identity
 from gputop.sources.nvml.readings.memory import NO_MEMORY, memory_quantity, shared_memory
 from gputop.sources.nvml.readings.mig import MigInstances
 from gputop.sources.nvml.readings.pcie import PcieCounters, Throughput
-from gputop.sources.nvml.readings.processes import UNRELIABLE, EntryLayoutProbe, Processes, Shares
+from gputop.sources.nvml.readings.processes import UNRELIABLE, EntryLayoutProbe, Processes, SamplesByPid
 from gputop.sources.source import Reading
 
 _MEMORY_TEMPERATURE: Final = (abi.FIELD_MEMORY_TEMPERATURE, 0)
@@ -27,7 +27,7 @@ _NOTHING: Final[Mapping[int, float]] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Background:
+class BackgroundReadings:
     """What the medium and slow tiers found last. Replaced as a whole, so that the fast tier's thread sees all or
     nothing of a change."""
 
@@ -44,12 +44,12 @@ class FastTier:
     """What changes from one tick to the next."""
 
     def __init__(
-        self, handle: Handle, identity: Identity, index: int, strides: EntryLayoutProbe, mig: MigInstances
+        self, handle: Handle, identity: Identity, index: int, layouts: EntryLayoutProbe, mig: MigInstances
     ) -> None:
         self.handle, self.identity, self.index, self._mig = handle, identity, index, mig
         self._memory = memory_quantity(handle)
         self._utilization: Quantity[tuple[int | None, int | None]] = handle.first_of(
-            ("nvmlDeviceGetUtilizationRates", (), abi.Utilization(), _take_utilization)
+            ("nvmlDeviceGetUtilizationRates", (), abi.Utilization(), _decode_utilization)
         )
         self._temperature: Quantity[int] = handle.first_of(
             (
@@ -74,17 +74,21 @@ class FastTier:
         self._ofa = handle.percent("nvmlDeviceGetOfaUtilization")
         self._power_average = handle.field(abi.FIELD_POWER_AVERAGE)
         self._fields = Fields(handle, (_MEMORY_TEMPERATURE, _POWER_INSTANT))
-        self.processes = Processes(handle, strides, identity.uuid, index)
+        self.processes = Processes(handle, layouts, identity.uuid, index)
         self.pcie = PcieCounters(handle)
         self.gpm = Gpm(handle) if gpm_supported(handle) else None
         self._unattributed_of: tuple[int | None, int | None, bool, tuple[GpuProcess, ...]] | None = None
         self._unattributed_bytes: int | None = None
 
     def read(
-        self, background: Background, shares: Mapping[int, Shares] | None, sampled: Throughput, xids: tuple[Xid, ...]
+        self,
+        background: BackgroundReadings,
+        samples: SamplesByPid | None,
+        sampled: Throughput,
+        xids: tuple[Xid, ...],
     ) -> Reading:
         """Everything, with what the other tiers found: *background*, per-process utilization, the blocking PCIe call.
-        Raises Fault when a call says that the GPU or the driver is gone, or when nothing at all could be read."""
+        Raises NvmlError when a call says that the GPU or the driver is gone, or when nothing at all could be read."""
         handle, identity = self.handle, self.identity
         handle.failures.clear()
         memory = self._memory.read()
@@ -92,13 +96,13 @@ class FastTier:
         temperature = self._temperature.read()
         power = self._power.read()
         if handle.failures and memory is None and gpu_percent is None and temperature is None and power is None:
-            raise Fault(max(handle.failures))
+            raise NvmlError(max(handle.failures))
         fields = self._fields.read()
         now = time.monotonic()
         metrics = self.gpm.read(now) if self.gpm is not None else _NOTHING
         rx, tx = self._pcie(metrics, now, sampled)
         total, used, reserved, free = memory or NO_MEMORY
-        processes = self.processes.read(shares, total, self._mig.instances)
+        processes = self.processes.read(samples, total, self._mig.instances)
         # A GPU without memory of its own says so by "not supported" or by a total of 0.
         shared = total == 0 or (self._memory.unsupported and not self._mig.enabled)
         if shared:
@@ -150,8 +154,8 @@ class FastTier:
 
     @property
     def pcie_by_gpm(self) -> bool:
-        """Whether GPM tells PCIe throughput (its first figures come with the second tick)."""
-        return self.gpm is not None and self.gpm.tells(abi.GPM_PCIE_RX)
+        """Whether GPM gives PCIe throughput (its first figures come with the second tick)."""
+        return self.gpm is not None and self.gpm.has(abi.GPM_PCIE_RX)
 
     def _pcie(self, metrics: Mapping[int, float], now: float, sampled: Throughput) -> Throughput:
         if self.pcie_by_gpm:
@@ -172,7 +176,7 @@ class FastTier:
             self._unattributed_of = used, reserved, shared, processes
         return self._unattributed_bytes
 
-    def _notes(self, background: Background) -> tuple[str, ...]:
+    def _notes(self, background: BackgroundReadings) -> tuple[str, ...]:
         notes, processes, explain = background.notes, self.processes, self.handle.library.explain
         if processes.unreliable:
             notes = (*notes, UNRELIABLE)
@@ -188,7 +192,7 @@ class FastTier:
             self.gpm.close()
 
 
-def _take_utilization(rates: abi.Utilization) -> tuple[int | None, int | None]:
+def _decode_utilization(rates: abi.Utilization) -> tuple[int | None, int | None]:
     gpu, memory = rates.gpu, rates.memory
     return (gpu if gpu <= 100 else None, memory if memory <= 100 else None)
 

@@ -10,7 +10,7 @@ from gputop.model import Driver, Gpu, Xid
 from gputop.sources.nvml import sysfs
 from gputop.sources.nvml.device import NvmlDevice
 from gputop.sources.nvml.driver import abi
-from gputop.sources.nvml.driver.errors import DRIVER_GONE, Fault
+from gputop.sources.nvml.driver.errors import DRIVER_GONE, NvmlError
 from gputop.sources.nvml.driver.library import Library
 from gputop.sources.nvml.event_watch import XidWatch
 from gputop.sources.nvml.readings import topology
@@ -19,24 +19,24 @@ from gputop.sources.nvml.readings.pcie import RateLimiter
 from gputop.sources.nvml.readings.processes import EntryLayoutProbe
 from gputop.sources.source import Reading, SourceError
 
-RETRY: Final = (0.5, 1.0, 2.0, 5.0)  # seconds until a GPU that failed is tried again
-REOPEN: Final = (0.0, 5.0, 15.0, 30.0)  # seconds between giving the driver up because no GPU answers
-SLEEP_CHECK: Final = 1.0
-XIDS_KEPT: Final = 32  # a GPU
-NO_GPU_YET: Final = 0.1  # seconds until it is asked again whose events to wait for
+RETRY_SECONDS: Final = (0.5, 1.0, 2.0, 5.0)  # until a GPU that failed is tried again
+REOPEN_SECONDS: Final = (0.0, 5.0, 15.0, 30.0)  # between giving the driver up because no GPU answers
+SLEEP_CHECK_SECONDS: Final = 1.0
+XIDS_PER_GPU: Final = 32
+NO_GPU_WAIT_SECONDS: Final = 0.1  # until it is asked again whose events to wait for
 
 #: When all GPUs answer this, opening the driver again may help: it was reloaded, or a container lost its devices.
 _HOPELESS: Final = frozenset({abi.GPU_IS_LOST, abi.UNKNOWN})
 _HOPELESS_READS: Final = 3
 
 
-class Slot:
+class GpuSlot:
     """A position in the driver's count: the GPU there, or why it cannot be read."""
 
     def __init__(self, index: int, identity: Identity | None, address: str | None) -> None:
         self.index = index
         self.identity = identity or Identity(f"slot:{index}", f"GPU {index}")
-        self.address = address  # in sysfs, where that can be told without opening the GPU
+        self.address = address  # in sysfs, where that can be addresses_fit without opening the GPU
         self.device: NvmlDevice | None = None
         self.code = 0  # of the last failure
         self.failed_reads = 0  # in a row
@@ -57,14 +57,14 @@ class NvmlSource:
         self._root = root
         self._library: Library | None = None
         self._was_open = False
-        self._slots: list[Slot] = []
-        self._given_up: list[NvmlDevice] = []  # whose upkeep is still to be closed, by upkeep's thread
+        self._slots: list[GpuSlot] = []
+        self._given_up: list[NvmlDevice] = []  # whose background tiers are still to be closed, by their thread
         self._abandoned: list[NvmlDevice] = []  # which a thread may still be reading
         self._ancestors: dict[tuple[str, str], str | None] = {}
         self._known: dict[int, Identity] = {}
         self._xids: dict[str, tuple[Xid, ...]] = {}
-        self._strides = EntryLayoutProbe()
-        self._turns = RateLimiter()
+        self._layouts = EntryLayoutProbe()
+        self._pcie_limiter = RateLimiter()
         self._watch: XidWatch | None = None
         self._reopened = 0
         self._reopen_at = 0.0
@@ -76,7 +76,7 @@ class NvmlSource:
         library = Library(self._root, self._was_open)
         self._library = library
         self._was_open = True
-        self._strides = EntryLayoutProbe()
+        self._layouts = EntryLayoutProbe()
         self._watch = XidWatch(library, self._arrived)
         return library.driver()
 
@@ -89,16 +89,16 @@ class NvmlSource:
     def _recount(self, count: int) -> None:
         """The driver counts other GPUs than before: any position may be another GPU now."""
         addresses = sysfs.nvidia_gpus(self._root)
-        told = len(addresses) == count  # a container may have only some of them
+        addresses_fit = len(addresses) == count  # a container may have only some of them
         slots = []
         for index in range(count):
-            if told:
+            if addresses_fit:
                 address = addresses[index]
             elif addresses and all(sysfs.asleep(address, self._root) for address in addresses):
                 address = addresses[0]
             else:
                 address = None
-            slots.append(Slot(index, self._known.get(index), address))
+            slots.append(GpuSlot(index, self._known.get(index), address))
         self._abandoned += [slot.device for slot in self._slots if slot.device is not None]
         self._slots = slots
 
@@ -116,7 +116,7 @@ class NvmlSource:
         for device in (*self._abandoned, *(slot.device for slot in self._slots)):
             if device is not None:
                 device.close_fast()
-                device.close_upkeep()
+                device.close_background()
         self._abandoned, self._slots = [], []
         self._ancestors.clear()
         if self._library is not None:
@@ -130,68 +130,68 @@ class NvmlSource:
         if slot >= len(slots):
             identity = self._known.get(slot) or Identity(f"slot:{slot}", f"GPU {slot}")
             return self._unread(slot, identity, error="the driver does not count this GPU any more")
-        place = slots[slot]
+        entry = slots[slot]
         try:
-            if place.device is not None and place.device.outdated:
-                self._give_up(place)
-            if place.device is None:
-                if self._asleep(place):
-                    return self._unread(slot, place.identity, asleep=True)
-                self._attach(place)
-            assert place.device is not None
-            reading = place.device.read(self._xids.get(place.identity.uuid, ()))
-        except Fault as fault:
-            self._failed(place, fault.code)
-            return self._unread(slot, place.identity, error=library.explain(fault.code))
-        place.failed_reads = place.attempts = 0
+            if entry.device is not None and entry.device.outdated:
+                self._give_up(entry)
+            if entry.device is None:
+                if self._asleep(entry):
+                    return self._unread(slot, entry.identity, asleep=True)
+                self._attach(entry)
+            assert entry.device is not None
+            reading = entry.device.read(self._xids.get(entry.identity.uuid, ()))
+        except NvmlError as error:
+            self._failed(entry, error.code)
+            return self._unread(slot, entry.identity, error=library.explain(error.code))
+        entry.failed_reads = entry.attempts = 0
         self._reopened = 0
         return reading
 
-    def _asleep(self, place: Slot) -> bool:
+    def _asleep(self, entry: GpuSlot) -> bool:
         """Whether the GPU sleeps (a laptop's). Opening it would wake it, so sysfs is asked."""
-        if place.address is None or place.attempts:
+        if entry.address is None or entry.attempts:
             return False
         now = time.monotonic()
-        if now < place.asleep_until:
+        if now < entry.asleep_until:
             return True
-        if not sysfs.asleep(place.address, self._root):
+        if not sysfs.asleep(entry.address, self._root):
             return False
-        place.asleep_until = now + SLEEP_CHECK
-        if place.identity.pci_bus_id is None:
-            known = place.identity
-            place.identity = Identity(known.uuid, "NVIDIA GPU", sysfs.bus_id_of(place.address))
+        entry.asleep_until = now + SLEEP_CHECK_SECONDS
+        if entry.identity.pci_bus_id is None:
+            known = entry.identity
+            entry.identity = Identity(known.uuid, "NVIDIA GPU", sysfs.bus_id_of(entry.address))
         return True
 
-    def _attach(self, place: Slot) -> None:
-        if time.monotonic() < place.retry_at:
-            raise Fault(place.code)
+    def _attach(self, entry: GpuSlot) -> None:
+        if time.monotonic() < entry.retry_at:
+            raise NvmlError(entry.code)
         library = self._opened()
-        pointer, code = library.open_device(place.index)
+        pointer, code = library.open_device(entry.index)
         if pointer is None:
-            raise Fault(code)
-        place.device = NvmlDevice(library, pointer, place.index, self._strides, self._root)
-        place.identity = self._known[place.index] = place.device.identity
+            raise NvmlError(code)
+        entry.device = NvmlDevice(library, pointer, entry.index, self._layouts, self._root)
+        entry.identity = self._known[entry.index] = entry.device.identity
 
-    def _give_up(self, place: Slot) -> None:
-        device, place.device = place.device, None
+    def _give_up(self, entry: GpuSlot) -> None:
+        device, entry.device = entry.device, None
         if device is not None:
             device.close_fast()
             self._given_up.append(device)
 
-    def _failed(self, place: Slot, code: int) -> None:
+    def _failed(self, entry: GpuSlot, code: int) -> None:
         """A GPU could not be read: it is opened anew, later and later. Raises SourceError where that is no use."""
         if code in DRIVER_GONE:
             raise self._opened().refused(code)
-        place.failed_reads += 1
+        entry.failed_reads += 1
         now = time.monotonic()
-        if place.device is not None or now >= place.retry_at:
-            place.code = code
-            place.retry_at = now + RETRY[min(place.attempts, len(RETRY) - 1)]
-            place.attempts += 1
-        self._give_up(place)
+        if entry.device is not None or now >= entry.retry_at:
+            entry.code = code
+            entry.retry_at = now + RETRY_SECONDS[min(entry.attempts, len(RETRY_SECONDS) - 1)]
+            entry.attempts += 1
+        self._give_up(entry)
         if code in _HOPELESS and now >= self._reopen_at and all(map(_hopeless, self._slots)):
             self._reopened += 1
-            self._reopen_at = now + REOPEN[min(self._reopened, len(REOPEN) - 1)]
+            self._reopen_at = now + REOPEN_SECONDS[min(self._reopened, len(REOPEN_SECONDS) - 1)]
             raise SourceError(f"no GPU can be read: {self._opened().explain(code)}")
 
     def _unread(self, index: int, identity: Identity, error: str | None = None, asleep: bool = False) -> Reading:
@@ -212,59 +212,59 @@ class NvmlSource:
 
     def read_medium(self, slot: int) -> None:
         self._close_given_up()
-        place, device = self._upkept(slot)
-        if place is None or device is None:
+        entry, device = self._in_background(slot)
+        if entry is None or device is None:
             return
         try:
-            device.upkeep.read_medium()
-            if device.upkeep.wants_pcie_sample:
+            device.background.read_medium()
+            if device.background.wants_pcie_sample:
                 self._sample_pcie(device)
-        except Fault as fault:
-            self._upkeep_failed(fault.code)
+        except NvmlError as error:
+            self._background_failed(error.code)
 
     def _sample_pcie(self, device: NvmlDevice) -> None:
         others = [slot.device for slot in self._slots if slot.device is not None]
-        waiting = [other.upkeep.pcie for other in others if other.upkeep.wants_pcie_sample]
+        waiting = [other.background.pcie for other in others if other.background.wants_pcie_sample]
         now = time.monotonic()
-        if self._turns.take(now, device.upkeep.pcie, waiting):
-            device.upkeep.pcie.read(now)
+        if self._pcie_limiter.acquire(now, device.background.pcie, waiting):
+            device.background.pcie.read(now)
 
     def read_slow(self, slot: int) -> None:
-        place, device = self._upkept(slot)
-        if place is None:
+        entry, device = self._in_background(slot)
+        if entry is None:
             return
         if device is None:
-            place.retry_at = place.asleep_until = 0.0  # the next reading tries it again
+            entry.retry_at = entry.asleep_until = 0.0  # the next reading tries it again
             return
         try:
-            device.upkeep.read_slow()
+            device.background.read_slow()
             self._connect()
-        except Fault as fault:
-            self._upkeep_failed(fault.code)
+        except NvmlError as error:
+            self._background_failed(error.code)
 
-    def _upkept(self, slot: int) -> tuple[Slot | None, NvmlDevice | None]:
+    def _in_background(self, slot: int) -> tuple[GpuSlot | None, NvmlDevice | None]:
         slots = self._slots
-        place = slots[slot] if slot < len(slots) else None
-        return place, place.device if place is not None else None
+        entry = slots[slot] if slot < len(slots) else None
+        return entry, entry.device if entry is not None else None
 
-    def _upkeep_failed(self, code: int) -> None:
+    def _background_failed(self, code: int) -> None:
         """A lost GPU is met, and shown, by the next fast reading too; a lost driver is everybody's matter now."""
         if code in DRIVER_GONE:
             raise self._opened().refused(code)
 
     def _close_given_up(self) -> None:
         while self._given_up:
-            self._given_up.pop().close_upkeep()
+            self._given_up.pop().close_background()
 
     def _connect(self) -> None:
         """Tell every GPU how it is connected to each other one, NVLink before PCIe."""
         devices = [slot.device for slot in self._slots if slot.device is not None]
         for device in devices:
             found = [(other.identity.uuid, self._connection(device, other)) for other in devices if other is not device]
-            device.upkeep.topology = tuple([(uuid, word) for uuid, word in found if word is not None])
+            device.background.topology = tuple([(uuid, word) for uuid, word in found if word is not None])
 
     def _connection(self, one: NvmlDevice, other: NvmlDevice) -> str | None:
-        links = topology.nvlinks_between(one.upkeep.peers, other.upkeep.peers, other.identity.pci_bus_id)
+        links = topology.nvlinks_between(one.background.peers, other.background.peers, other.identity.pci_bus_id)
         if links:
             return f"NV{links}"
         pair = (one.identity.uuid, other.identity.uuid)
@@ -282,15 +282,15 @@ class NvmlSource:
         devices = [slot.device for slot in self._slots if slot.device is not None]
         handles = [device.pointer.value for device in devices if device.pointer.value is not None]
         # NVML tells only what happens after it was asked: the first GPU is not to wait for its turn
-        watch.wait(timeout if handles else min(timeout, NO_GPU_YET), handles)
+        watch.wait(timeout if handles else min(timeout, NO_GPU_WAIT_SECONDS), handles)
 
     def _arrived(self, handle: int, xid: Xid) -> None:
         for slot in self._slots:
             device = slot.device
             if device is not None and device.pointer.value == handle:
                 uuid = device.identity.uuid
-                self._xids[uuid] = (*self._xids.get(uuid, ()), xid)[-XIDS_KEPT:]
+                self._xids[uuid] = (*self._xids.get(uuid, ()), xid)[-XIDS_PER_GPU:]
 
 
-def _hopeless(place: Slot) -> bool:
-    return place.failed_reads >= _HOPELESS_READS and place.code in _HOPELESS
+def _hopeless(entry: GpuSlot) -> bool:
+    return entry.failed_reads >= _HOPELESS_READS and entry.code in _HOPELESS

@@ -45,7 +45,7 @@ _NUMA_NOTE: Final = "GPU memory is a NUMA node: the kernel may keep files and pa
 
 
 def read_static(handle: Handle, pci_bus_id: str | None, gpm: bool, root: Path = Path("/")) -> GpuFacts:
-    """What never changes while the driver is loaded. Raises Fault when the GPU or the driver is gone."""
+    """What never changes while the driver is loaded. Raises NvmlError when the GPU or the driver is gone."""
     address = sysfs.address_of(pci_bus_id) if pci_bus_id else None
     capability = handle.numbers("nvmlDeviceGetCudaComputeCapability", 2, kind=c_int).read()
     architecture = handle.uint("nvmlDeviceGetArchitecture").read()
@@ -112,7 +112,7 @@ class Fans:
 
 
 class SlowFacts:
-    """What changes, but rarely. Raises Fault when the GPU or the driver is gone."""
+    """What changes, but rarely. Raises NvmlError when the GPU or the driver is gone."""
 
     def __init__(self, handle: Handle) -> None:
         self._limit = handle.uint("nvmlDeviceGetEnforcedPowerLimit")

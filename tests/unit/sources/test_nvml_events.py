@@ -109,7 +109,7 @@ def test_without_the_symbols_waiting_just_takes_its_time(tmp_path: Path, driver:
 
 
 def test_events_come_again_after_a_gpu_died(driver: SimulatedDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_watch, "BACK_OFF", (0.0,))
+    monkeypatch.setattr(event_watch, "BACK_OFF_SECONDS", (0.0,))
     with opened(driver) as source:
         source.read(0), source.read(1)
         source.wait_events(0.01)
@@ -131,4 +131,4 @@ def test_a_storm_of_events_does_not_hold_the_thread(driver: SimulatedDriver) -> 
                 driver.xid(0, 13)
         waited = calls(driver, "nvmlEventSetWait_v2")
         source.wait_events(0.05)
-        assert waited() <= event_watch.AT_ONCE
+        assert waited() <= event_watch.EVENTS_PER_WAIT

@@ -20,8 +20,8 @@ from tests.unit.sources.nvml_source import calls, full, opened
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """GPUs that failed are tried again at every reading."""
-    monkeypatch.setattr(source, "RETRY", (0.0,))
-    monkeypatch.setattr(source, "REOPEN", (0.0,))
+    monkeypatch.setattr(source, "RETRY_SECONDS", (0.0,))
+    monkeypatch.setattr(source, "REOPEN_SECONDS", (0.0,))
 
 
 @pytest.fixture
@@ -238,7 +238,7 @@ def test_a_gpu_that_was_bad_from_the_start_is_its_slot(eight: SimulatedDriver) -
 
 
 def test_a_lost_gpu_is_not_hammered(eight: SimulatedDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "RETRY", (60.0,))
+    monkeypatch.setattr(source, "RETRY_SECONDS", (60.0,))
     with opened(eight) as opened_source:
         sweep(opened_source)
         eight.fault("gpu 2 lost")
@@ -336,7 +336,7 @@ def test_two_lost_gpus_of_eight_do_not_give_the_driver_up(eight: SimulatedDriver
 def test_the_only_gpu_lost_is_opened_anew_ever_more_rarely(
     driver: SimulatedDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "REOPEN", (0.0, 60.0))
+    monkeypatch.setattr(source, "REOPEN_SECONDS", (0.0, 60.0))
     driver.gpus = 1
     given_up = 0
     with opened(driver) as opened_source:

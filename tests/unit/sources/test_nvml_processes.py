@@ -91,17 +91,17 @@ def test_no_list_at_all_is_said(tmp_path: Path, driver: SimulatedDriver) -> None
     (72, 3, 128, 24), (96, 3, 128, 32), (48, 3, 128, 16),
     (128 * 24, 3, 128, 24), (128 * 32, 1, 128, 32),  # a driver that clears the whole buffer first
 ])  # fmt: skip
-def test_strides(written: int, count: int, capacity: int, stride: int) -> None:
-    strides = EntryLayoutProbe()
-    assert strides.measure("list_v3", written, count, capacity) == stride
-    assert strides.of("list_v3") == stride
+def test_layouts(written: int, count: int, capacity: int, stride: int) -> None:
+    layouts = EntryLayoutProbe()
+    assert layouts.measure("list_v3", written, count, capacity) == stride
+    assert layouts.of("list_v3") == stride
 
 
 def test_a_stride_that_makes_no_sense_is_not_kept() -> None:
-    strides = EntryLayoutProbe()
-    assert strides.measure("list_v3", 71, 3, 128) == 24
-    assert strides.measure("list", 71, 3, 128) == 16
-    assert strides.of("list_v3") is None
+    layouts = EntryLayoutProbe()
+    assert layouts.measure("list_v3", 71, 3, 128) == 24
+    assert layouts.measure("list", 71, 3, 128) == 16
+    assert layouts.of("list_v3") is None
 
 
 # ------------------------------------------------------------------------------------------------- sizes
@@ -246,7 +246,7 @@ def test_a_value_is_held_where_the_driver_samples_more_slowly(
     driver: SimulatedDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """nvtop#364/#448: the column flickered."""
-    monkeypatch.setattr(utilization, "HOLD", 0.5)
+    monkeypatch.setattr(utilization, "HOLD_SECONDS", 0.5)
     driver.gpu(0).process(101, memory=GIB, sm=60)
     with opened(driver) as source:
         source.read(0)

@@ -13,7 +13,7 @@ from tests.unit.sources.nvml_source import calls, full, opened
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "SLEEP_CHECK", 0.0)
+    monkeypatch.setattr(source, "SLEEP_CHECK_SECONDS", 0.0)
 
 
 class Machine:

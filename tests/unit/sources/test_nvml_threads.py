@@ -14,7 +14,7 @@ from tests.unit.sources.nvml_source import opened
 
 
 def test_all_tiers_at_once_while_faults_come_and_go(driver: SimulatedDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "RETRY", (0.0,))
+    monkeypatch.setattr(source, "RETRY_SECONDS", (0.0,))
     driver.gpus = 4
     with driver.together():
         for slot in range(4):
@@ -47,14 +47,14 @@ def test_all_tiers_at_once_while_faults_come_and_go(driver: SimulatedDriver, mon
             assert reading.gpu.index == slot
             assert reading.gpu.error is not None or len(reading.processes) == 20
 
-        def upkeep() -> None:
+        def background() -> None:
             for slot in range(4):
                 opened_source.read_medium(slot)
                 opened_source.read_slow(slot)
             opened_source.count()
 
         threads = [again(lambda slot=slot: read(slot)) for slot in range(4)]  # type: ignore[misc]
-        threads += [again(upkeep), again(lambda: opened_source.wait_events(0.02))]
+        threads += [again(background), again(lambda: opened_source.wait_events(0.02))]
         until = time.monotonic() + 1.5
         while time.monotonic() < until and not trouble:
             with driver.faulty("gpu 1 lost"):

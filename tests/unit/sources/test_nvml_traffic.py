@@ -16,7 +16,7 @@ NEAR = 0.25  # of a rate measured over a fraction of a second on a busy machine
 
 
 def ticks(source: NvmlSource, count: int = 2, interval: float = TICK) -> tuple[float | None, float | None]:
-    """PCIe RX and TX of GPU 0 after some ticks, with the upkeep that belongs to them."""
+    """PCIe RX and TX of GPU 0 after some ticks, with the background tiers that belong to them."""
     slot = 0
     for _ in range(count):
         source.read(slot)
@@ -182,7 +182,7 @@ def test_blocking_calls_take_turns() -> None:
     turns, sampled = RateLimiter(), []
     for second in range(1, 9):
         for number, sampler in enumerate(samplers):
-            if turns.take(second + number / 100, sampler, samplers):
+            if turns.acquire(second + number / 100, sampler, samplers):
                 sampler.sampled_at = second + number / 100
                 sampled.append(number)
     assert sampled == list(range(8)) * 2

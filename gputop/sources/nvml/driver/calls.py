@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from gputop.model import clean_text
 from gputop.sources.nvml.driver import abi
-from gputop.sources.nvml.driver.errors import GPU_GONE, PERMANENT, Fault
+from gputop.sources.nvml.driver.errors import GPU_GONE, PERMANENT, NvmlError
 from gputop.sources.nvml.driver.library import Library
 
 T = TypeVar("T")
@@ -28,19 +28,19 @@ _OUTDATED: Final = frozenset({abi.FUNCTION_NOT_FOUND, abi.ARGUMENT_VERSION_MISMA
 
 
 class NvmlCall(Generic[T]):
-    """A bound NVML function, the buffer it fills, how to take the value out of it (None: the driver's "not
+    """A bound NVML function, the buffer it fills, how the value is decoded from it (None: the driver's "not
     available")."""
 
-    __slots__ = ("buffer", "function", "take")
+    __slots__ = ("buffer", "decode", "function")
 
-    def __init__(self, function: Callable[[], int], buffer: Any, take: Callable[[Any], T | None]) -> None:
-        self.function, self.buffer, self.take = function, buffer, take
+    def __init__(self, function: Callable[[], int], buffer: Any, decode: Callable[[Any], T | None]) -> None:
+        self.function, self.buffer, self.decode = function, buffer, decode
 
 
 class Quantity(Generic[T]):
     """Something a GPU tells, by the first of the calls for it that this driver and GPU support."""
 
-    __slots__ = ("_buffer", "_calls", "_function", "_handle", "_retry_at", "_take")
+    __slots__ = ("_buffer", "_calls", "_decode", "_function", "_handle", "_retry_at")
 
     def __init__(self, handle: Handle, calls: Sequence[NvmlCall[T]]) -> None:
         self._handle = handle
@@ -52,14 +52,14 @@ class Quantity(Generic[T]):
         self._function: Callable[[], int] | None = None
         if self._calls:
             first = self._calls[0]
-            self._function, self._buffer, self._take = first.function, first.buffer, first.take
+            self._function, self._buffer, self._decode = first.function, first.buffer, first.decode
 
     @property
     def unsupported(self) -> bool:
         return not self._calls
 
     def read(self) -> T | None:
-        """The value now; None where the driver does not say. Raises Fault when the GPU or the driver is gone."""
+        """The value now; None where the driver does not say. Raises NvmlError when the GPU or the driver is gone."""
         function = self._function
         if function is None:
             if not self._calls or time.monotonic() < self._retry_at:
@@ -68,7 +68,7 @@ class Quantity(Generic[T]):
             return self.read()
         code = function()
         if code == 0:
-            return self._take(self._buffer)
+            return self._decode(self._buffer)
         if code in PERMANENT:
             del self._calls[0]
             self._use_first()
@@ -80,18 +80,18 @@ class Quantity(Generic[T]):
         return None
 
     def ask(self) -> T:
-        """The value now. Raises Fault where there is none, with the driver's code for why."""
+        """The value now. Raises NvmlError where there is none, with the driver's code for why."""
         code = abi.FUNCTION_NOT_FOUND
         for call in self._calls:
             code = call.function()
             if code == 0:
-                value = call.take(call.buffer)
+                value = call.decode(call.buffer)
                 if value is None:
-                    raise Fault(abi.NOT_SUPPORTED)
+                    raise NvmlError(abi.NOT_SUPPORTED)
                 return value
             if code not in _OUTDATED:
                 break
-        raise Fault(code)
+        raise NvmlError(code)
 
 
 class Handle:
@@ -102,9 +102,9 @@ class Handle:
         self.failures: set[int] = set()  # codes since the owner cleared them
 
     def failed(self, code: int) -> None:
-        """Note a failure that may pass. Raises Fault for one that ends this GPU's reading."""
+        """Note a failure that may pass. Raises NvmlError for one that ends this GPU's reading."""
         if code in GPU_GONE:
-            raise Fault(code)
+            raise NvmlError(code)
         self.failures.add(code)
 
     def bind(self, name: str, *arguments: Any) -> Callable[[], int] | None:
@@ -112,35 +112,37 @@ class Handle:
         function = self.library.function(name)
         return None if function is None else partial(function, self.pointer, *arguments)
 
-    def quantity(self, function: Callable[[], int] | None, buffer: Any, take: Callable[[Any], T | None]) -> Quantity[T]:
+    def quantity(
+        self, function: Callable[[], int] | None, buffer: Any, decode: Callable[[Any], T | None]
+    ) -> Quantity[T]:
         """What *function*, bound to whatever it fills, leaves in *buffer*."""
-        return Quantity(self, [] if function is None else [NvmlCall(function, buffer, take)])
+        return Quantity(self, [] if function is None else [NvmlCall(function, buffer, decode)])
 
     def first_of(self, *candidates: tuple[str, tuple[int, ...], Any, Callable[[Any], T | None]]) -> Quantity[T]:
-        """A quantity by the best of (function, unsigned arguments before the buffer, buffer, take)..., best first."""
+        """A quantity by the best of (function, unsigned arguments before the buffer, buffer, decode)..., best first."""
         found = []
-        for name, before, buffer, take in candidates:
+        for name, before, buffer, decode in candidates:
             function = self.bind(name, *map(c_uint, before), byref(buffer))
             if function is not None:
-                found.append(NvmlCall(function, buffer, take))
+                found.append(NvmlCall(function, buffer, decode))
         return Quantity(self, found)
 
     def uint(self, *names: str, before: tuple[int, ...] = ()) -> Quantity[int]:
         """An unsigned int by the first of *names* there is."""
-        return self.first_of(*((name, before, c_uint(), take_uint) for name in names))
+        return self.first_of(*((name, before, c_uint(), decode_uint) for name in names))
 
     def u64(self, *names: str, before: tuple[int, ...] = ()) -> Quantity[int]:
-        return self.first_of(*((name, before, c_ulonglong(), take_u64) for name in names))
+        return self.first_of(*((name, before, c_ulonglong(), decode_u64) for name in names))
 
     def numbers(self, name: str, count: int, *before: int, kind: Any = c_uint) -> Quantity[tuple[int, ...]]:
         """*count* integers, each in a buffer of its own (current and pending mode, minimum and maximum)."""
         buffers = [kind() for _ in range(count)]
-        return self.quantity(self.bind(name, *map(c_uint, before), *map(byref, buffers)), buffers, take_numbers)
+        return self.quantity(self.bind(name, *map(c_uint, before), *map(byref, buffers)), buffers, decode_numbers)
 
     def percent(self, name: str) -> Quantity[int]:
         """A utilization with its sampling period (``nvmlDeviceGetEncoderUtilization`` and the like)."""
         buffers = c_uint(), c_uint()
-        return self.quantity(self.bind(name, *map(byref, buffers)), buffers, take_percent)
+        return self.quantity(self.bind(name, *map(byref, buffers)), buffers, decode_percent)
 
     def struct(self, name: str, layout: type[S], version: int = 0) -> Quantity[S]:
         """The struct that *name* fills, the same one each time; *version* where it has one."""
@@ -152,7 +154,7 @@ class Handle:
     def text(self, name: str, *before: int, size: int = 96) -> Quantity[str]:
         """A text, cleaned; none where it is empty."""
         buffer = create_string_buffer(size)
-        return self.quantity(self.bind(name, *map(c_uint, before), buffer, c_uint(size)), buffer, take_text)
+        return self.quantity(self.bind(name, *map(c_uint, before), buffer, c_uint(size)), buffer, decode_text)
 
     def field(self, id_: int, scope: int = 0) -> Quantity[float]:
         """One field value (nvmlDeviceGetFieldValues)."""
@@ -164,30 +166,30 @@ class Handle:
             code = function() or int(buffer[0].code)
             return abi.NOT_SUPPORTED if code == abi.INVALID_ARGUMENT else code  # what old drivers call unknown ids
 
-        return self.quantity(get if function is not None else None, buffer, take_field)
+        return self.quantity(get if function is not None else None, buffer, decode_field)
 
 
 def as_it_is(buffer: S) -> S:
     return buffer
 
 
-def take_uint(buffer: c_uint) -> int | None:
+def decode_uint(buffer: c_uint) -> int | None:
     value = buffer.value
     return None if value == abi.NOT_AVAILABLE_32 else value
 
 
-def take_u64(buffer: c_ulonglong) -> int | None:
+def decode_u64(buffer: c_ulonglong) -> int | None:
     value = buffer.value
     return None if value == abi.NOT_AVAILABLE_64 else value
 
 
-def take_percent(buffers: tuple[c_uint, c_uint]) -> int | None:
+def decode_percent(buffers: tuple[c_uint, c_uint]) -> int | None:
     """The first of two, if it can be a percentage."""
     value = buffers[0].value
     return value if value <= 100 else None
 
 
-def take_numbers(buffers: Sequence[Any]) -> tuple[int, ...] | None:
+def decode_numbers(buffers: Sequence[Any]) -> tuple[int, ...] | None:
     """All of them, if the first is a number."""
     first = buffers[0]
     if first.value == (abi.NOT_AVAILABLE_32 if isinstance(first, c_uint) else abi.NOT_AVAILABLE_64):
@@ -195,7 +197,7 @@ def take_numbers(buffers: Sequence[Any]) -> tuple[int, ...] | None:
     return tuple([buffer.value for buffer in buffers])
 
 
-def take_text(buffer: Any) -> str | None:
+def decode_text(buffer: Any) -> str | None:
     return clean_text(buffer.value).strip() or None
 
 
@@ -231,7 +233,7 @@ def decode_fields(buffer: Any) -> Iterator[tuple[Field, int, int, float | None]]
         yield (id_, scope), code, type_, _DECODE[type_].unpack(raw)[0] if type_ in _DECODE else None
 
 
-def take_field(buffer: Any) -> float | None:
+def decode_field(buffer: Any) -> float | None:
     return next(decode_fields(buffer))[3]
 
 
@@ -251,7 +253,7 @@ class Fields:
         self._function = self._handle.bind("nvmlDeviceGetFieldValues", c_int(len(fields)), self._buffer)
 
     def read(self) -> Mapping[Field, float]:
-        """The values there are now. Raises Fault when the GPU or the driver is gone."""
+        """The values there are now. Raises NvmlError when the GPU or the driver is gone."""
         if self._refused and time.monotonic() >= self._retry_at:
             self._prepare(self._fields + self._refused)
             self._refused = []

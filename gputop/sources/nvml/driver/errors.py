@@ -11,7 +11,7 @@ from gputop.sources.nvml.driver import abi
 from gputop.sources.source import SourceError
 
 
-class Fault(Exception):
+class NvmlError(Exception):
     """One GPU cannot be read now. ``code`` is NVML's."""
 
     def __init__(self, code: int) -> None:

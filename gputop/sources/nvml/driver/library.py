@@ -1,4 +1,4 @@
-"""The driver's library through pynvml: loading, connecting, versions, functions; what goes wrong, in words."""
+"""The driver's library through pynvml: loading, connecting, versions, functions; and why it cannot be had."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from gputop.model import Gpu
 from gputop.model.selection import UUID_PREFIX, find
 from gputop.sources.nvml.driver import abi
-from gputop.sources.nvml.driver.errors import DRIVER_GONE, Fault
+from gputop.sources.nvml.driver.errors import DRIVER_GONE, NvmlError
 from gputop.sources.nvml.driver.library import Library
 from gputop.sources.nvml.query.fields import APP_FIELDS, GPU_FIELDS
 from gputop.sources.nvml.query.queried_gpu import QueriedGpu, QueriedProcess, answer
@@ -23,7 +23,7 @@ from gputop.sources.query_fields import Answer, Field, Unanswered
 
 __all__ = ["APP_FIELDS", "GPU_FIELDS", "Query"]
 
-PATIENCE: Final = 3.0  # seconds all GPUs together may take
+TIMEOUT_SECONDS: Final = 3.0  # for all GPUs together
 
 T = TypeVar("T")
 Row = list[Answer]
@@ -78,8 +78,8 @@ class Query:
         def rows(gpu: QueriedGpu) -> list[Row]:
             try:
                 apps = gpu.processes()
-            except Fault as fault:
-                apps = [QueriedProcess(gpu, 0, 0, fault.code)]
+            except NvmlError as error:
+                apps = [QueriedProcess(gpu, 0, 0, error.code)]
             return [[answer(field, app) for field in fields] for app in apps]
 
         return self._rows(rows)
@@ -124,7 +124,7 @@ class Query:
             if gpu.index not in self._busy:
                 self._busy[gpu.index] = threading.Thread(target=run, args=(gpu,), daemon=True)
                 self._busy[gpu.index].start()
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         for gpu in gpus:
             self._busy[gpu.index].join(max(0.0, deadline - time.monotonic()))
         self._busy = {index: thread for index, thread in self._busy.items() if thread.is_alive()}

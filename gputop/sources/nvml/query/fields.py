@@ -14,7 +14,7 @@ from typing import Final
 from gputop.sources.nvml import sysfs
 from gputop.sources.nvml.driver import abi
 from gputop.sources.nvml.driver.calls import Handle, Quantity
-from gputop.sources.nvml.driver.errors import Fault
+from gputop.sources.nvml.driver.errors import NvmlError
 from gputop.sources.nvml.query.clocks import clock_fields, power_fields, state_fields
 from gputop.sources.nvml.query.health import error_fields, fabric_fields, platform_fields
 from gputop.sources.nvml.query.queried_gpu import QueriedGpu, QueriedProcess
@@ -158,7 +158,7 @@ def _memory(position: int) -> Read:
     def read(gpu: QueriedGpu) -> Answer:
         bytes_ = gpu.ask("memory", memory_quantity)[position]
         if bytes_ is None:
-            raise Fault(abi.FUNCTION_NOT_FOUND)  # reserved, of drivers before R510
+            raise NvmlError(abi.FUNCTION_NOT_FOUND)  # reserved, of drivers before R510
         return bytes_
 
     return read

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 from gputop.model import clean_text
 from gputop.sources.nvml.driver import abi
 from gputop.sources.nvml.driver.calls import Handle, Quantity
-from gputop.sources.nvml.driver.errors import Fault
+from gputop.sources.nvml.driver.errors import NvmlError
 from gputop.sources.nvml.driver.library import Library
 from gputop.sources.nvml.readings.processes import KINDS, EntryLayoutProbe, ProcessList
 from gputop.sources.query_fields import NOT_APPLICABLE, Answer, Field, Unanswered
@@ -20,7 +20,7 @@ _NAME_SIZE: Final = 4096
 
 
 class QueriedGpu:
-    """A GPU by its index in the driver's count. Asking raises Fault where the driver gives no answer.
+    """A GPU by its index in the driver's count. Asking raises NvmlError where the driver gives no answer.
 
     Belongs to one thread at a time.
     """
@@ -48,11 +48,11 @@ class QueriedGpu:
                 if key not in self._quantities:
                     self._quantities[key] = prepare(self._opened())
                 self._answers[key] = self._quantities[key].ask()
-            except Fault as fault:
-                self._answers[key] = fault
+            except NvmlError as error:
+                self._answers[key] = error
         answer = self._answers[key]
-        if isinstance(answer, Fault):
-            raise Fault(answer.code)
+        if isinstance(answer, NvmlError):
+            raise NvmlError(answer.code)
         return answer  # type: ignore[no-any-return]
 
     def _opened(self) -> Handle:
@@ -62,7 +62,7 @@ class QueriedGpu:
             if pointer is not None:
                 self._handle = Handle(self.library, pointer)
         if self._handle is None:
-            raise Fault(self.code)
+            raise NvmlError(self.code)
         return self._handle
 
     def processes(self) -> list[QueriedProcess]:
@@ -74,7 +74,7 @@ class QueriedGpu:
         for list_ in self._lists:
             raw = list_.read()
             if list_.failure and list_ is self._lists[0]:
-                raise Fault(list_.failure)
+                raise NvmlError(list_.failure)
             for pid, memory, gi, ci in list_.decode(raw) if raw else ():
                 found.setdefault((pid, gi, ci), QueriedProcess(self, pid, memory))
         return list(found.values())
@@ -89,14 +89,14 @@ class QueriedProcess:
     @property
     def pid(self) -> int:
         if self._code:
-            raise Fault(self._code)
+            raise NvmlError(self._code)
         return self._pid
 
     @property
     def memory(self) -> int:
         """Bytes."""
         if self._code or self._memory == abi.NOT_AVAILABLE_64:
-            raise Fault(self._code or abi.NOT_SUPPORTED)
+            raise NvmlError(self._code or abi.NOT_SUPPORTED)
         return self._memory
 
     @property
@@ -105,7 +105,7 @@ class QueriedProcess:
         name = create_string_buffer(_NAME_SIZE)
         code = self.gpu.library.call("nvmlSystemGetProcessName", c_uint(self.pid), name, c_uint(_NAME_SIZE))
         if code:
-            raise Fault(code)
+            raise NvmlError(code)
         return clean_text(name.value)
 
 
@@ -113,9 +113,9 @@ def answer(field: Field, asked: QueriedGpu | QueriedProcess) -> Answer:
     """What there is to *field*, or why there is nothing."""
     try:
         return field.read(asked)
-    except Fault as fault:
+    except NvmlError as error:
         library = asked.library if isinstance(asked, QueriedGpu) else asked.gpu.library
-        return Unanswered(fault.code, message(library, fault.code))
+        return Unanswered(error.code, message(library, error.code))
 
 
 def message(library: Library, code: int) -> str:

@@ -1,4 +1,4 @@
-"""What fields are read with: most make a function that reads one field of a GPU, or raises Fault."""
+"""What fields are read with: most make a function that reads one field of a GPU, or raises NvmlError."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ctypes import Structure, c_uint
 from typing import Any, TypeVar
 
 from gputop.sources.nvml.driver import abi
-from gputop.sources.nvml.driver.errors import Fault
+from gputop.sources.nvml.driver.errors import NvmlError
 from gputop.sources.nvml.query.queried_gpu import QueriedGpu
 from gputop.sources.query_fields import Answer
 
@@ -19,21 +19,21 @@ ReadInt = Callable[[QueriedGpu], int]
 
 def unsupported() -> Any:
     """Takes the place of a value, but raises: there is no answer."""
-    raise Fault(abi.NOT_SUPPORTED)
+    raise NvmlError(abi.NOT_SUPPORTED)
 
 
 def numbers(gpu: QueriedGpu, call: str, of: int, *before: int, kind: Any = c_uint) -> tuple[int, ...]:
-    """The *of* integers that *call* fills, behind the arguments *before*. Raises Fault."""
+    """The *of* integers that *call* fills, behind the arguments *before*. Raises NvmlError."""
     return gpu.ask((call, before), lambda handle: handle.numbers(call, of, *before, kind=kind))
 
 
 def struct(gpu: QueriedGpu, call: str, layout: type[S], version: int = 0) -> S:
-    """The struct that *call* fills. Raises Fault."""
+    """The struct that *call* fills. Raises NvmlError."""
     return gpu.ask((call, layout), lambda handle: handle.struct(call, layout, version))
 
 
 def field(gpu: QueriedGpu, id_: int, scope: int = 0) -> float:
-    """A field value. Raises Fault."""
+    """A field value. Raises NvmlError."""
     return gpu.ask((id_, scope), lambda handle: handle.field(id_, scope))
 
 
@@ -89,7 +89,7 @@ def deprecated(since: int, read: Read) -> Read:
     def asked(gpu: QueriedGpu) -> Answer:
         major = gpu.driver_version.partition(".")[0]
         if major.isdecimal() and int(major) >= since:
-            raise Fault(abi.DEPRECATED)
+            raise NvmlError(abi.DEPRECATED)
         return read(gpu)
 
     return asked

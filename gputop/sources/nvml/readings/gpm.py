@@ -13,14 +13,14 @@ from typing import Final
 
 from gputop.sources.nvml.driver import abi
 from gputop.sources.nvml.driver.calls import Handle
-from gputop.sources.nvml.driver.errors import GPU_GONE, PERMANENT, Fault
+from gputop.sources.nvml.driver.errors import GPU_GONE, PERMANENT, NvmlError
 
 #: NVML's GPM calls are not safe against each other, not even for different GPUs: on two H200s (driver 580.159) a
 #: nvmlGpmMetricsGet beside another thread's nvmlGpmSampleGet ended in a segmentation fault, two times in three.
-_ONE_AT_A_TIME: Final = threading.Lock()
-PATIENCE: Final = 0.05  # seconds to wait for another GPU's turn
-#: Below this many seconds two samples may be one and the same. (NVML asks for 100 ms; beats jitter.)
-SHORTEST: Final = 0.095
+_GPM_LOCK: Final = threading.Lock()
+LOCK_TIMEOUT_SECONDS: Final = 0.05  # while another GPU is being asked
+#: Closer together than this, two samples may be one and the same. (NVML asks for 100 ms; beats jitter.)
+MIN_INTERVAL_SECONDS: Final = 0.095
 
 METRICS: Final = (
     abi.GPM_SM,
@@ -72,7 +72,7 @@ class Gpm:
         self._taken = -1.0  # monotonic time of the newest sample
         self._values: dict[int, float] = {}
         self._request = _Request(version=1)
-        self._reference = byref(self._request)
+        self._request_reference = byref(self._request)
         self._ask(metrics)
         if self._get is not None and self._sample is not None:
             self._allocate()
@@ -92,22 +92,22 @@ class Gpm:
             entry.id = id_
         self._answers = (c_char * (len(metrics) * _METRIC.size)).from_buffer(self._request, _Request.metrics.offset)
 
-    def tells(self, metric: int) -> bool:
+    def has(self, metric: int) -> bool:
         """Whether *metric* is there, as far as is known by now."""
         return bool(self._samples) and metric in self._metrics
 
     def read(self, now: float) -> Mapping[int, float]:
         """Metrics over the time since the last sample; *now* is monotonic. Empty at first, and where unsupported.
-        Percent are 0 to 100, throughputs bytes per second. Raises Fault when the GPU or the driver is gone."""
-        if not self._samples or now - self._taken < SHORTEST:
+        Percent are 0 to 100, throughputs bytes per second. Raises NvmlError when the GPU or the driver is gone."""
+        if not self._samples or now - self._taken < MIN_INTERVAL_SECONDS:
             return self._values
-        if not _ONE_AT_A_TIME.acquire(timeout=PATIENCE):
+        if not _GPM_LOCK.acquire(timeout=LOCK_TIMEOUT_SECONDS):
             self._values = {}  # another GPU's call hangs: nothing is known now
             return self._values
         try:
             return self._read(now)
         finally:
-            _ONE_AT_A_TIME.release()
+            _GPM_LOCK.release()
 
     def _read(self, now: float) -> Mapping[int, float]:
         older, newer = self._samples
@@ -120,13 +120,13 @@ class Gpm:
         self._taken = now
         if not first:
             self._request.first, self._request.second = newer, older
-            code = self._get(self._reference)
+            code = self._get(self._request_reference)
             if code:
                 return self._failed(code)
-            self._take()
+            self._decode()
         return self._values
 
-    def _take(self) -> None:
+    def _decode(self) -> None:
         values: dict[int, float] = {}
         dropped = []
         for id_, code, value in _METRIC.iter_unpack(self._answers):
@@ -142,7 +142,7 @@ class Gpm:
         self._values = {}
         self._taken = -1.0
         if code in GPU_GONE:
-            raise Fault(code)
+            raise NvmlError(code)
         if code in PERMANENT or code == abi.NO_PERMISSION:
             self.close()
         return self._values

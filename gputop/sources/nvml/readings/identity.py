@@ -18,7 +18,7 @@ class Identity:
 
 
 def identify(handle: Handle, index: int) -> Identity:
-    """Ask an opened GPU. Raises Fault when it or the driver is gone."""
+    """Ask an opened GPU. Raises NvmlError when it or the driver is gone."""
     pci = pci_info(handle).read()
     return Identity(
         uuid=handle.text("nvmlDeviceGetUUID").read() or f"slot:{index}",

@@ -19,16 +19,16 @@ def memory_quantity(handle: Handle) -> Quantity[Memory]:
     """nvmlDeviceGetMemoryInfo_v2 (R510), whose used is without reserved, as nvidia-smi shows it; or
     nvmlDeviceGetMemoryInfo, whose used is with it: then reserved is None."""
     return handle.first_of(
-        ("nvmlDeviceGetMemoryInfo_v2", (), abi.MemoryV2(version=abi.version(abi.MemoryV2, 2)), _take_v2),
-        ("nvmlDeviceGetMemoryInfo", (), abi.MemoryV1(), _take_v1),
+        ("nvmlDeviceGetMemoryInfo_v2", (), abi.MemoryV2(version=abi.version(abi.MemoryV2, 2)), _decode_v2),
+        ("nvmlDeviceGetMemoryInfo", (), abi.MemoryV1(), _decode_v1),
     )
 
 
-def _take_v2(memory: abi.MemoryV2) -> Memory:
+def _decode_v2(memory: abi.MemoryV2) -> Memory:
     return memory.total, memory.used, memory.reserved, memory.free
 
 
-def _take_v1(memory: abi.MemoryV1) -> Memory:
+def _decode_v1(memory: abi.MemoryV1) -> Memory:
     return memory.total, memory.used, None, memory.free
 
 

@@ -62,7 +62,7 @@ class MigInstances:
         self.enumerate()
 
     def enumerate(self) -> None:
-        """Look which instances there are (slow tier). Raises Fault when the GPU or the driver is gone."""
+        """Look which instances there are (slow tier). Raises NvmlError when the GPU or the driver is gone."""
         mode = self._mode.read()
         if mode is not None or self._mode.unsupported:
             self.enabled = None if mode is None else mode[0] == 1
@@ -121,7 +121,7 @@ class MigInstances:
         self.sm_active = activity
 
     def read(self) -> tuple[MigInstance, ...]:
-        """The instances with their memory now (fast tier). Raises Fault when the GPU or the driver is gone."""
+        """The instances with their memory now (fast tier). Raises NvmlError when the GPU or the driver is gone."""
         sm_active = self.sm_active
         return tuple([instance.read(sm_active.get(instance.gi)) for instance in self.instances])
 

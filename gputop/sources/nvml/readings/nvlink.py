@@ -16,7 +16,7 @@ from gputop.sources.nvml.driver.errors import PERMANENT
 from gputop.sources.nvml.readings.identity import bus_id
 
 SWITCH: Final = "NVSwitch"
-TURN: Final = 6  # links whose counters are read at one time: 0.35 ms of CPU a counter on an H200
+LINKS_PER_BATCH: Final = 6  # links whose counters are read at one time: 0.35 ms of CPU a counter on an H200
 
 #: Counters of one direction: (RX field, TX field, bytes a count).
 _KIB_COUNTERS: Final = (abi.FIELD_NVLINK_RX, abi.FIELD_NVLINK_TX, 1024)
@@ -78,7 +78,8 @@ class NvLinks:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._links = list(takewhile(lambda link: self._state(link) is not None, range(abi.NVLINK_MAX)))
-        self._turns = [LinkCounters(handle, self._links[i : i + TURN]) for i in range(0, len(self._links), TURN)]
+        starts = range(0, len(self._links), LINKS_PER_BATCH)
+        self._batches = [LinkCounters(handle, self._links[i : i + LINKS_PER_BATCH]) for i in starts]
         self._rates: dict[int, Rates] = {}
         self._ends: dict[int, str | None] = {}
         self.peers = NO_PEERS
@@ -93,11 +94,11 @@ class NvLinks:
         return None if code else active.value == 1
 
     def read(self) -> tuple[NvLink, ...]:
-        """Empty where the GPU has no NVLink. Raises Fault when the GPU or the driver is gone."""
+        """Empty where the GPU has no NVLink. Raises NvmlError when the GPU or the driver is gone."""
         if not self._links:
             return ()
-        self._turns.append(self._turns.pop(0))
-        self._rates |= self._turns[-1].read()
+        self._batches.append(self._batches.pop(0))
+        self._rates |= self._batches[-1].read()
         found = []
         for link in self._links:
             active = self._state(link)

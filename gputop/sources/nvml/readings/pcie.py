@@ -17,12 +17,12 @@ from gputop.sources.nvml.driver.calls import Field, Fields, Handle
 Throughput = tuple[float | None, float | None]
 UNKNOWN: Final[Throughput] = (None, None)
 
-#: Bytes per second and lane of PCIe 1 to 7, after encoding.
-LANE: Final = {1: 250e6, 2: 500e6, 3: 984.6e6, 4: 1969.2e6, 5: 3938.5e6, 6: 7563e6, 7: 15125e6}
+#: Of PCIe 1 to 7, after encoding.
+LANE_BYTES_PER_SECOND: Final = {1: 250e6, 2: 500e6, 3: 984.6e6, 4: 1969.2e6, 5: 3938.5e6, 6: 7563e6, 7: 15125e6}
 
 _TX: Final[Field] = (abi.FIELD_PCIE_TX, 0)
 _RX: Final[Field] = (abi.FIELD_PCIE_RX, 0)
-_WRAP: Final = 1 << 32
+_WRAP_BYTES: Final = 1 << 32
 
 
 class PcieCounters:
@@ -32,7 +32,7 @@ class PcieCounters:
     def __init__(self, handle: Handle) -> None:
         generation = handle.uint("nvmlDeviceGetMaxPcieLinkGeneration").read()
         width = handle.uint("nvmlDeviceGetMaxPcieLinkWidth").read()
-        self._link = LANE.get(generation or 0, 0) * (width or 0)  # bytes per second; 0: not known
+        self._link = LANE_BYTES_PER_SECOND.get(generation or 0, 0) * (width or 0)  # bytes per second; 0: not known
         self._fields = Fields(handle, (_RX, _TX))
         self._wide: bool | None = None
         self._at: float | None = None
@@ -40,10 +40,10 @@ class PcieCounters:
         self.serves: bool | None = None
 
     def read(self, now: float) -> Throughput:
-        """The mean since the last reading; *now* is monotonic. Raises Fault when the GPU or the driver is gone."""
+        """The mean since the last reading; *now* is monotonic. Raises NvmlError when the GPU or the driver is gone."""
         interval = now - self._at if self._at is not None else None
         self._at = now
-        safe = self._wide or (interval is not None and 0 < self._link * interval < _WRAP)
+        safe = self._wide or (interval is not None and 0 < self._link * interval < _WRAP_BYTES)
         if self._wide is False and not safe:
             self.serves, self._last = False, None
             return UNKNOWN
@@ -66,7 +66,7 @@ def _difference(then: int, now: int, wide: bool) -> int | None:
     """What was counted in between; None where a 64-bit counter went back (it was reset)."""
     if wide:
         return now - then if now >= then else None
-    return (now - then) % _WRAP
+    return (now - then) % _WRAP_BYTES
 
 
 class PcieSampler:
@@ -89,12 +89,12 @@ class PcieSampler:
 
 
 class RateLimiter:
-    """Who may block: two GPUs a second, the one that waited longest first."""
+    """Who may block in a sample: *per_second* GPUs, the one that waited longest first."""
 
     def __init__(self, per_second: int = 2) -> None:
         self._starts: deque[float] = deque(maxlen=per_second)
 
-    def take(self, now: float, sampler: PcieSampler, waiting: list[PcieSampler]) -> bool:
+    def acquire(self, now: float, sampler: PcieSampler, waiting: list[PcieSampler]) -> bool:
         if len(self._starts) == self._starts.maxlen and now - self._starts[0] < 0.85:
             return False
         if any(other.sampled_at < sampler.sampled_at for other in waiting):

@@ -23,8 +23,9 @@ from gputop.sources.nvml.readings.mig import MigReader
 UNRELIABLE: Final = "process list unreliable"
 
 #: Utilization of one process: SM, memory bandwidth, encoder, decoder, in percent.
-Shares = tuple[int, int, int, int]
-IDLE: Final[Shares] = (0, 0, 0, 0)
+UtilizationSample = tuple[int, int, int, int]
+SamplesByPid = Mapping[int, UtilizationSample]
+IDLE: Final[UtilizationSample] = (0, 0, 0, 0)
 UNKNOWN: Final = (None, None, None, None)
 
 #: pid, memory, GPU instance, compute instance.
@@ -32,9 +33,9 @@ Entry = tuple[int, int, int, int]
 
 _V1_STRIDE: Final = 16
 _V2_STRIDE: Final = 24
-_WIDEST: Final = 32  # 535.43 to 535.86: 24 bytes and the memory protected by confidential computing
+_WIDEST_STRIDE: Final = 32  # 535.43 to 535.86: 24 bytes and the memory protected by confidential computing
 _ENTRY: Final = {16: struct.Struct("=I4xQ"), 24: struct.Struct("=I4xQII"), 32: struct.Struct("=I4xQII8x")}
-_PATTERN: Final = 0xAA
+_FILL_BYTE: Final = 0xAA
 _TRIES: Final = 3  # when the buffer is too small; a driver that says so for ever must not hold us (nvtop froze)
 _CAPACITY: Final = 128
 _CAPACITY_MAX: Final = 16384
@@ -80,16 +81,16 @@ class EntryLayoutProbe:
         self._measured.pop(function, None)
 
 
-#: Seconds after which an empty graphics or MPS list is asked for again: on compute GPUs they stay empty, and with 16
+#: After which an empty graphics or MPS list is asked for again: on compute GPUs they stay empty, and with 16
 #: processes on two H200s each such call took 0.8 ms of CPU.
-REST: Final = 1.0
+EMPTY_LIST_SECONDS: Final = 1.0
 
 
 class ProcessList:
     """One of the three lists of a GPU."""
 
-    def __init__(self, handle: Handle, kind: ProcessKind, strides: EntryLayoutProbe) -> None:
-        self._handle, self._strides = handle, strides
+    def __init__(self, handle: Handle, kind: ProcessKind, layouts: EntryLayoutProbe) -> None:
+        self._handle, self._layouts = handle, layouts
         self._names = [name for name in kind.functions if handle.library.function(name) is not None]
         self._count = c_uint()
         self._capacity = 0
@@ -97,14 +98,14 @@ class ProcessList:
         self.stride = _V2_STRIDE
         self.failure = 0  # the code of the last read
         self._retry_at = 0.0
-        self._rests = kind.letter != "C"
-        self._rests_until = 0.0
+        self._may_skip = kind.letter != "C"
+        self._skip_until = 0.0
         self._allocate(_CAPACITY)
 
     def _allocate(self, capacity: int) -> None:
         """Room for *capacity* entries of the widest layout."""
         self._capacity = min(capacity, _CAPACITY_MAX)
-        self._buffer = ctypes.create_string_buffer(self._capacity * _WIDEST)
+        self._buffer = ctypes.create_string_buffer(self._capacity * _WIDEST_STRIDE)
         self._view = memoryview(self._buffer)
         self._bind()
 
@@ -116,17 +117,17 @@ class ProcessList:
 
     def read(self) -> bytes:
         """The entries as the driver wrote them, ``stride`` bytes each; empty (and ``failure`` set) where it failed.
-        Raises Fault when the GPU or the driver is gone."""
+        Raises NvmlError when the GPU or the driver is gone."""
         tries = 0
-        if self._rests_until and time.monotonic() < self._rests_until:
+        if self._skip_until and time.monotonic() < self._skip_until:
             return b""
         if self.failure == abi.NO_PERMISSION and time.monotonic() < self._retry_at:
             return b""
         self.failure = 0
         while self._call is not None:
-            stride = self._strides.of(self.function)
+            stride = self._layouts.of(self.function)
             if stride is None:
-                ctypes.memset(self._buffer, _PATTERN, len(self._buffer))
+                ctypes.memset(self._buffer, _FILL_BYTE, len(self._buffer))
             self._count.value = self._capacity
             code = self._call()
             if code == 0:
@@ -148,18 +149,18 @@ class ProcessList:
         self.failure = abi.NOT_SUPPORTED
         return b""
 
-    def wake(self) -> None:
+    def stop_skipping(self) -> None:
         """Ask again at the next read, although the list was empty just now."""
-        self._rests_until = 0.0
+        self._skip_until = 0.0
 
     def _entries(self, stride: int | None) -> bytes:
         count = min(self._count.value, self._capacity)
-        self._rests_until = time.monotonic() + REST if self._rests and not count else 0.0
+        self._skip_until = time.monotonic() + EMPTY_LIST_SECONDS if self._may_skip and not count else 0.0
         if count == 0:
             return b""
         if stride is None:
-            written = len(bytes(self._view).rstrip(bytes((_PATTERN,))))
-            stride = self._strides.measure(self.function, written, count, self._capacity)
+            written = len(bytes(self._view).rstrip(bytes((_FILL_BYTE,))))
+            stride = self._layouts.measure(self.function, written, count, self._capacity)
         self.stride = stride
         return self._view[: count * stride].tobytes()
 
@@ -170,9 +171,9 @@ class ProcessList:
             return ((pid, memory, abi.NOT_AVAILABLE_32, abi.NOT_AVAILABLE_32) for pid, memory in entries)
         return entries
 
-    def distrust(self) -> None:
+    def forget_layout(self) -> None:
         """What was decoded makes no sense: measure the stride anew."""
-        self._strides.forget(self.function)
+        self._layouts.forget(self.function)
 
 
 class ProcessListing(NamedTuple):
@@ -187,13 +188,13 @@ class ProcessListing(NamedTuple):
 class Processes:
     """The processes on one GPU, merged from its lists. Objects (and the tuple) are reused while nothing changed."""
 
-    def __init__(self, handle: Handle, strides: EntryLayoutProbe, gpu_uuid: str, gpu_index: int) -> None:
-        self._strides, self._gpu_uuid, self._gpu_index = strides, gpu_uuid, gpu_index
-        self._own = _listings(handle, strides)
+    def __init__(self, handle: Handle, layouts: EntryLayoutProbe, gpu_uuid: str, gpu_index: int) -> None:
+        self._layouts, self._gpu_uuid, self._gpu_index = layouts, gpu_uuid, gpu_index
+        self._own = _listings(handle, layouts)
         self._instances: dict[MigReader, tuple[ProcessListing, ...]] = {}
         self._listings = self._own
         self._raw: list[bytes] = []
-        self._shares: Mapping[int, Shares] | None = None
+        self._samples: SamplesByPid | None = None
         self._by_key: dict[tuple[int, int, int], GpuProcess] = {}
         self._processes: tuple[GpuProcess, ...] = ()
         self.unreliable = False
@@ -201,16 +202,19 @@ class Processes:
         self.pids: frozenset[int] = frozenset()  # read by the medium tier's thread
 
     def read(
-        self, shares: Mapping[int, Shares] | None, memory_total: int | None, instances: Sequence[MigReader] = ()
+        self,
+        samples: SamplesByPid | None,
+        memory_total: int | None,
+        instances: Sequence[MigReader] = (),
     ) -> tuple[GpuProcess, ...]:
-        """What is on the GPU now. *shares* is the utilization by pid (pids not in it are idle), None where the driver
-        does not tell it. Raises Fault when the GPU or the driver is gone."""
+        """What is on the GPU now. *samples* is the utilization by pid (pids not in it are idle), None where the driver
+        does not tell it. Raises NvmlError when the GPU or the driver is gone."""
         listings = self._own
         raw = [listings[0].list.read()]
         changed = raw != self._raw[:1]
         for listing in listings[1:]:
             if changed:
-                listing.list.wake()
+                listing.list.stop_skipping()
             raw.append(listing.list.read())
         self.failure = listings[0].list.failure
         if self.failure and instances:  # the whole GPU's list takes a right that those of our own instances do not
@@ -220,54 +224,54 @@ class Processes:
         partial = any(listing.list.failure == abi.INSUFFICIENT_SIZE for listing in listings)
         if (
             raw != self._raw
-            or shares is not self._shares
+            or samples is not self._samples
             or partial
             or self.unreliable
             or listings is not self._listings
         ):
             self._listings, self.unreliable = listings, partial
-            self._merge(raw, shares, memory_total)
+            self._merge(raw, samples, memory_total)
         return self._processes
 
     def _of_instances(self, instances: Sequence[MigReader]) -> tuple[ProcessListing, ...]:
         self._instances = {
             instance: self._instances.get(instance)
-            or _listings(instance.handle, self._strides, instance.gi, instance.ci)
+            or _listings(instance.handle, self._layouts, instance.gi, instance.ci)
             for instance in instances
         }
         return tuple([listing for listings in self._instances.values() for listing in listings])
 
-    def _merge(self, raw: list[bytes], shares: Mapping[int, Shares] | None, memory_total: int | None) -> None:
+    def _merge(self, raw: list[bytes], samples: SamplesByPid | None, memory_total: int | None) -> None:
         limit = memory_total or abi.NOT_AVAILABLE_64
         found: dict[tuple[int, int, int], tuple[str, int]] = {}
         for (letter, list_, own_gi, own_ci), part in zip(self._listings, raw, strict=True):
             for pid, memory, gi, ci in list_.decode(part) if part else ():
                 if not 0 < pid <= _PID_MAX or (memory > limit and memory != abi.NOT_AVAILABLE_64):
                     self.unreliable = True
-                    list_.distrust()
+                    list_.forget_layout()
                     continue
                 key = (pid, own_gi if gi == abi.NOT_AVAILABLE_32 else gi, own_ci if ci == abi.NOT_AVAILABLE_32 else ci)
                 known = found.get(key)
                 found[key] = (letter, memory) if known is None else _joined(known, letter, memory)
         before = self._by_key
         self._by_key = {
-            key: self._process(key, kind, memory, shares, before.get(key)) for key, (kind, memory) in found.items()
+            key: self._process(key, kind, memory, samples, before.get(key)) for key, (kind, memory) in found.items()
         }
         self._processes = tuple(self._by_key.values())
         self.pids = frozenset([process.pid for process in self._processes])
-        self._raw, self._shares = raw, shares
+        self._raw, self._samples = raw, samples
 
     def _process(
         self,
         key: tuple[int, int, int],
         kind: str,
         memory: int,
-        shares: Mapping[int, Shares] | None,
+        samples: SamplesByPid | None,
         before: GpuProcess | None,
     ) -> GpuProcess:
         pid, gi, ci = key
         bytes_ = None if memory == abi.NOT_AVAILABLE_64 else memory
-        sm, bandwidth, encoder, decoder = UNKNOWN if shares is None else shares.get(pid, IDLE)
+        sm, bandwidth, encoder, decoder = UNKNOWN if samples is None else samples.get(pid, IDLE)
         if (
             before is not None
             and before.memory_bytes == bytes_
@@ -294,9 +298,9 @@ class Processes:
 
 
 def _listings(
-    handle: Handle, strides: EntryLayoutProbe, gi: int = abi.NOT_AVAILABLE_32, ci: int = abi.NOT_AVAILABLE_32
+    handle: Handle, layouts: EntryLayoutProbe, gi: int = abi.NOT_AVAILABLE_32, ci: int = abi.NOT_AVAILABLE_32
 ) -> tuple[ProcessListing, ...]:
-    return tuple([ProcessListing(kind.letter, ProcessList(handle, kind, strides), gi, ci) for kind in KINDS])
+    return tuple([ProcessListing(kind.letter, ProcessList(handle, kind, layouts), gi, ci) for kind in KINDS])
 
 
 def _joined(known: tuple[str, int], letter: str, memory: int) -> tuple[str, int]:

@@ -12,10 +12,11 @@ from typing import Final
 from gputop.sources.nvml.driver import abi
 from gputop.sources.nvml.driver.calls import Handle
 from gputop.sources.nvml.driver.errors import PERMANENT
-from gputop.sources.nvml.readings.processes import Shares
+from gputop.sources.nvml.readings.processes import SamplesByPid, UtilizationSample
 
-HOLD: Final = 2.0  # seconds a value stands without a new sample: drivers sample less often than we may ask (nvtop#364)
-FUTURE: Final = 86_400_000_000  # µs; a sample later than this from now is garbage (nvtop#110)
+#: A value stands this long without a new sample: drivers sample less often than we may ask (nvtop#364).
+HOLD_SECONDS: Final = 2.0
+FUTURE_MICROSECONDS: Final = 86_400_000_000  # a sample later than this from now is garbage (nvtop#110)
 
 _SAMPLE: Final = struct.Struct("=I4xQIIII")  # pid, time stamp in µs, SM, memory, encoder, decoder
 _TRIES: Final = 3
@@ -23,18 +24,18 @@ _CAPACITY_MAX: Final = 16384
 
 
 class ProcessUtilization:
-    """Utilization by pid of one GPU. ``shares`` is replaced as a whole, for the fast tier's thread to pick up.
+    """Utilization by pid of one GPU. ``samples`` is replaced as a whole, for the fast tier's thread to pick up.
 
-    ``shares`` is None where the GPU does not tell (MIG, old boards); pids not in it were idle.
+    ``samples`` is None where the GPU does not tell (MIG, old boards); pids not in it were idle.
     """
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._function = handle.library.function("nvmlDeviceGetProcessUtilization")
         self._last_seen = 0  # driver's µs
-        self._held: dict[int, tuple[float, Shares]] = {}  # pid: when it was sampled (monotonic), values
+        self._held: dict[int, tuple[float, UtilizationSample]] = {}  # pid: when it was sampled (monotonic), values
         self._count = c_uint()
-        self.shares: Mapping[int, Shares] | None = None
+        self.samples: SamplesByPid | None = None
         self._allocate(256)
 
     def _allocate(self, capacity: int) -> None:
@@ -42,7 +43,7 @@ class ProcessUtilization:
         self._buffer = ctypes.create_string_buffer(self._capacity * _SAMPLE.size)
 
     def read(self, pids: Collection[int]) -> None:
-        """Bring ``shares`` up to date for *pids*. Raises Fault when the GPU or the driver is gone."""
+        """Bring ``samples`` up to date for *pids*. Raises NvmlError when the GPU or the driver is gone."""
         if self._function is None:
             return
         if not pids:
@@ -52,9 +53,9 @@ class ProcessUtilization:
         if code in (0, abi.NOT_FOUND):  # NOT_FOUND: nobody was active since
             self._publish(pids, self._newest(self._count.value if code == 0 else 0))
         elif code in PERMANENT:
-            self._function, self.shares = None, None
+            self._function, self.samples = None, None
         else:
-            self.shares = None
+            self.samples = None
             self._handle.failed(code)
 
     def _call(self) -> int:
@@ -67,30 +68,30 @@ class ProcessUtilization:
             self._allocate(max(self._count.value * 2 + 5, self._capacity * 2))
         return abi.NOT_FOUND
 
-    def _newest(self, count: int) -> dict[int, Shares]:
-        """The newest sample of each pid since the last look, without what cannot be true: pids of 0, shares over
+    def _newest(self, count: int) -> dict[int, UtilizationSample]:
+        """The newest sample of each pid since the last look, without what cannot be true: pids of 0, samples over
         100 %, times of another age."""
         now = time.time_ns() // 1000
         # Before the first look the driver gives all it has, also of processes long dead.
-        since = self._last_seen or now - int(HOLD * 1e6)
-        newest: dict[int, tuple[int, Shares]] = {}
+        since = self._last_seen or now - int(HOLD_SECONDS * 1e6)
+        newest: dict[int, tuple[int, UtilizationSample]] = {}
         last_seen = self._last_seen
         used = memoryview(self._buffer)[: min(count, self._capacity) * _SAMPLE.size]
-        for pid, stamp, *shares in _SAMPLE.iter_unpack(used):
-            if pid == 0 or max(shares) > 100 or stamp > now + FUTURE:
+        for pid, stamp, *samples in _SAMPLE.iter_unpack(used):
+            if pid == 0 or max(samples) > 100 or stamp > now + FUTURE_MICROSECONDS:
                 continue
             last_seen = max(last_seen, stamp)
             if stamp > since and (pid not in newest or stamp > newest[pid][0]):
-                sm, memory, encoder, decoder = shares
+                sm, memory, encoder, decoder = samples
                 newest[pid] = (stamp, (sm, memory, encoder, decoder))
         self._last_seen = last_seen
-        return {pid: shares for pid, (_, shares) in newest.items()}
+        return {pid: samples for pid, (_, samples) in newest.items()}
 
-    def _publish(self, pids: Collection[int], newest: Mapping[int, Shares]) -> None:
+    def _publish(self, pids: Collection[int], newest: Mapping[int, UtilizationSample]) -> None:
         now = time.monotonic()
-        held = {pid: kept for pid, kept in self._held.items() if now - kept[0] < HOLD and pid in pids}
-        held.update((pid, (now, shares)) for pid, shares in newest.items() if pid in pids)
+        held = {pid: kept for pid, kept in self._held.items() if now - kept[0] < HOLD_SECONDS and pid in pids}
+        held.update((pid, (now, samples)) for pid, samples in newest.items() if pid in pids)
         self._held = held
-        shares = {pid: kept[1] for pid, kept in held.items()}
-        if shares != self.shares:  # the same object while nothing changed, so that the fast tier can tell
-            self.shares = shares
+        samples = {pid: kept[1] for pid, kept in held.items()}
+        if samples != self.samples:  # the same object while nothing changed, so that the fast tier can tell
+            self.samples = samples

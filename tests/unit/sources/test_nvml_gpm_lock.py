@@ -53,7 +53,7 @@ def test_gpm_calls_of_two_gpus_never_overlap(driver: SimulatedDriver, monkeypatc
 
 def test_a_gpm_call_that_hangs_leaves_the_other_gpus_their_other_values(driver: SimulatedDriver) -> None:
     source = gpm_source(driver)
-    with gpm_module._ONE_AT_A_TIME:  # another GPU's call does not come back
+    with gpm_module._GPM_LOCK:  # another GPU's call does not come back
         gpu = source.read(1).gpu
     source.close()
     assert gpu.error is None

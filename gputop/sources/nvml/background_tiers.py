@@ -1,4 +1,4 @@
-"""The medium and the slow tier of one GPU, which leave what they find for the fast one to pick up."""
+"""The medium and the slow tier of one GPU, which run in the background and leave what they find for the fast tier."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from gputop.model import replace
 from gputop.sources.nvml.driver import abi
 from gputop.sources.nvml.driver.calls import Handle
-from gputop.sources.nvml.fast_tier import Background, FastTier
+from gputop.sources.nvml.fast_tier import BackgroundReadings, FastTier
 from gputop.sources.nvml.readings.identity import Identity
 from gputop.sources.nvml.readings.mig import MigInstances
 from gputop.sources.nvml.readings.nvlink import NO_PEERS, LinkCounters, NvLinks, Peers
@@ -17,16 +17,22 @@ from gputop.sources.nvml.readings.utilization import ProcessUtilization
 from gputop.sources.nvml.static_facts import Fans, SlowFacts, read_static
 
 
-class SlowTier:
-    """The medium and the slow tier. Replaces ``background`` as a whole."""
+class BackgroundTiers:
+    """The medium and the slow tier. Replaces ``readings`` as a whole, for the fast tier's thread to pick up."""
 
     def __init__(
-        self, handle: Handle, identity: Identity, mig: MigInstances, fast: FastTier, background: Background, root: Path
+        self,
+        handle: Handle,
+        identity: Identity,
+        mig: MigInstances,
+        fast: FastTier,
+        readings: BackgroundReadings,
+        root: Path,
     ) -> None:
         self._handle, self._identity, self._mig, self._fast, self._root = handle, identity, mig, fast, root
         self.utilization = ProcessUtilization(handle)
         self.pcie = PcieSampler(handle)
-        self.background = background
+        self.readings = readings
         self._fans: Fans | None = None
         self._slow: SlowFacts | None = None
         self._links: NvLinks | None = None
@@ -43,30 +49,30 @@ class SlowTier:
         return not fast.pcie_by_gpm and fast.pcie.serves is False and not self.pcie.unsupported
 
     def read_medium(self) -> None:
-        """At most once a second; the first time also what never changes. Raises Fault."""
+        """At most once a second; the first time also what never changes. Raises NvmlError."""
         if self._mig.stale:
             self._mig.enumerate()
         if self._mig.enabled:
-            self.utilization.shares = None
+            self.utilization.samples = None
             self._mig.read_activity(time.monotonic())
         else:
             self.utilization.read(self._fast.processes.pids)
         if self._fans is None:
             self._fans = Fans(self._handle)
             facts = read_static(self._handle, self._identity.pci_bus_id, self._fast.gpm is not None, self._root)
-            self.background = replace(self.background, facts=replace(facts, mig_mode=self._mig.enabled))
+            self.readings = replace(self.readings, facts=replace(facts, mig_mode=self._mig.enabled))
         rx, tx = self._nvlink_totals()
-        self.background = replace(
-            self.background,
+        self.readings = replace(
+            self.readings,
             fans_percent=self._fans.percent(),
             nvlink_rx_bytes_per_second=rx,
             nvlink_tx_bytes_per_second=tx,
         )
 
     def _nvlink_totals(self) -> tuple[float | None, float | None]:
-        """Of all links together, by counters, where GPM does not tell."""
+        """Of all links together, by counters, where GPM does not have them."""
         gpm = self._fast.gpm
-        if self._links is None or not self._links.peers.any or (gpm is not None and gpm.tells(abi.GPM_NVLINK_RX)):
+        if self._links is None or not self._links.peers.any or (gpm is not None and gpm.has(abi.GPM_NVLINK_RX)):
             return None, None
         if self._link_totals is None:
             self._link_totals = LinkCounters(self._handle, (abi.ALL_LINKS,))
@@ -75,30 +81,30 @@ class SlowTier:
     @property
     def topology(self) -> tuple[tuple[str, str], ...]:
         """How the GPU is connected to others: (UUID, word)."""
-        return self.background.facts.topology
+        return self.readings.facts.topology
 
     @topology.setter
     def topology(self, topology: tuple[tuple[str, str], ...]) -> None:
-        facts = self.background.facts
+        facts = self.readings.facts
         if topology != facts.topology:
-            self.background = replace(self.background, facts=replace(facts, topology=topology))
+            self.readings = replace(self.readings, facts=replace(facts, topology=topology))
 
     def read_slow(self) -> None:
-        """Every 5 to 30 s. Raises Fault."""
+        """Every 5 to 30 s. Raises NvmlError."""
         if self._slow is None:
             self._slow = SlowFacts(self._handle)
             self._links = NvLinks(self._handle)
         assert self._links is not None
         self._mig.enumerate()
-        facts = self._slow.read(self.background.facts)
+        facts = self._slow.read(self.readings.facts)
         facts = replace(
             facts,
             mig_mode=self._mig.enabled,
             nvlinks=self._links.read(),
             fan_rpm=self._fans.rpm() if self._fans is not None else (),
         )
-        self.background = replace(
-            self.background,
+        self.readings = replace(
+            self.readings,
             facts=facts,
             power_limit_watts=self._slow.power_limit_watts,
             temperature_margin_celsius=self._slow.margin_celsius,
