@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-AT_ONCE: Final = 4
+AT_ONCE: Final = 4  # jobs
 WAITING: Final = 64
 
 Job = Callable[[], str | None]
@@ -24,8 +24,8 @@ class DeliveryQueue:
         self._waiting: deque[Job] = deque()
         self._threads = 0
 
-    def put(self, job: Job, words: str) -> None:
-        """Do *job* soon; *words* name it. Never blocks."""
+    def put(self, job: Job, label: str) -> None:
+        """Do *job* soon; *label* names it. Never blocks."""
         with self._changed:
             full = len(self._waiting) >= WAITING
             if not full:
@@ -34,7 +34,7 @@ class DeliveryQueue:
                     self._threads += 1
                     threading.Thread(target=self._work, daemon=True, name="gputop-delivery").start()
         if full:
-            self._report(f"{words}: left out, {WAITING} others are waiting")
+            self._report(f"{label}: left out, {WAITING} others are waiting")
 
     def finish(self, seconds: float) -> int:
         """Wait for all jobs, at most *seconds*. Returns how many were not begun."""

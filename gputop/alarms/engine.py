@@ -5,7 +5,7 @@ For each condition and what it is asked of (a GPU, a process on a GPU, an Xid, a
     quiet ──holds──▶ pending ──held for its time──▶ raised ──beyond its clear level──▶ quiet
 
 * What is not known (N/A, a GPU that is lost or late) freezes the state: it neither raises nor clears, and its time does
-  not count. After :data:`UNCLEAR_AFTER` seconds that is reported, once.
+  not count. After :data:`UNCLEAR_AFTER_SECONDS` that is reported, once.
 * A process that ends clears its alarms; one on a GPU that cannot be read is not taken for ended.
 * Time is what was watched: a machine that slept, or a clock that was set, adds nothing.
 """
@@ -16,23 +16,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gputop.alarms.conditions import Condition, GpuLostCondition, Scope
-from gputop.alarms.evaluation import (
-    XID_SECONDS,
-    Evaluation,
-    Observation,
-    alarm,
-    in_words,
-    no_more,
-    not_known,
-    readable,
-    who,
-)
+from gputop.alarms.condition import Condition, GpuLostCondition, Scope
+from gputop.alarms.evaluation import XID_SECONDS, Evaluation, Observation, no_more, readable
+from gputop.alarms.messages import alarm, not_known, what_is_so, who
 from gputop.model import Snapshot
 from gputop.model.selection import find
 from gputop.sampling.messages import AlarmCleared, AlarmDetails, AlarmRaised, AlarmUnclear
 
-UNCLEAR_AFTER: Final = 30.0  # seconds
+UNCLEAR_AFTER_SECONDS: Final = 30.0
 
 Event = AlarmRaised | AlarmCleared | AlarmUnclear
 
@@ -62,9 +53,9 @@ class Alarms:
         return [alarm for rule in self._rules for alarm in rule.raised()]
 
     def unknown_gpus(self, snapshot: Snapshot) -> list[str]:
-        """The ``gpu:`` filters that name no GPU of *snapshot*."""
-        names = [rule.condition.filters.gpu for rule in self._rules]
-        return [name for name in names if name is not None and find(snapshot.gpus, name) is None]
+        """The names after ``gpu:`` that are of no GPU of *snapshot*."""
+        names = [name for rule in self._rules for name in rule.condition.selection.gpus]
+        return [name for name in names if find(snapshot.gpus, name) is None]
 
 
 def once(
@@ -75,19 +66,19 @@ def once(
     for condition in conditions:
         for subject, seen in Evaluation(condition, exists).of(snapshot):
             if seen.holds:
-                holding.append(alarm(condition, subject, seen, in_words(condition, seen)))
-            elif seen.holds is None and seen.unclear:
+                holding.append(alarm(condition, subject, seen, what_is_so(condition, seen)))
+            elif seen.holds is None and seen.reason:
                 unclear.append(alarm(condition, subject, seen, not_known(condition, seen)))
         if condition.scope is Scope.PROCESS:  # a GPU that cannot be read may have processes
             for gpu in snapshot.gpus:
                 if not readable(gpu) and not gpu.asleep:
-                    words = f"GPU {gpu.index} ({gpu.name}): {gpu.error or 'it does not answer'}"
-                    unclear.append(AlarmDetails(condition.text, gpu.uuid, words, gpu))
+                    message = f"GPU {gpu.index} ({gpu.name}): {gpu.error or 'it does not answer'}"
+                    unclear.append(AlarmDetails(condition.text, gpu.uuid, message, gpu))
     return holding, unclear
 
 
 @dataclass(slots=True)
-class _State:
+class _AlarmState:
     seen: Observation
     started: int | None
     raised: bool = False
@@ -103,7 +94,7 @@ class _Rule:
     def __init__(self, condition: Condition, exists: Callable[[int], bool | None]) -> None:
         self.condition = condition
         self._evaluation = Evaluation(condition, exists)
-        self._states: dict[str, _State] = {}
+        self._states: dict[str, _AlarmState] = {}
 
     def look(self, snapshot: Snapshot, now: float, passed: float) -> Iterator[Event]:
         at, states = snapshot.taken_at, self._states
@@ -118,7 +109,7 @@ class _Rule:
                 yield from self._end(subject, state, at, "the process is gone")
                 state = None
             if state is None:
-                state = states[subject] = _State(seen, seen.started)
+                state = states[subject] = _AlarmState(seen, seen.started)
             state.seen = seen
             if state.started is None:
                 state.started = seen.started
@@ -131,32 +122,32 @@ class _Rule:
     def raised(self) -> Iterator[AlarmDetails]:
         for subject, state in self._states.items():
             if state.raised:
-                yield self._alarm(subject, state.seen, in_words(self.condition, state.seen))
+                yield self._alarm(subject, state.seen, what_is_so(self.condition, state.seen))
 
-    def _step(self, subject: str, state: _State, at: float, passed: float) -> Iterator[Event]:
+    def _step(self, subject: str, state: _AlarmState, at: float, passed: float) -> Iterator[Event]:
         seen = state.seen
-        answer = seen.still if state.raised else seen.holds
+        answer = seen.stays if state.raised else seen.holds
         if answer is None:
             state.unclear_for += passed
-            if state.unclear_for >= UNCLEAR_AFTER and not state.reported and seen.unclear:
+            if state.unclear_for >= UNCLEAR_AFTER_SECONDS and not state.reported and seen.reason:
                 state.reported = True
                 yield AlarmUnclear(at, self._alarm(subject, seen, not_known(self.condition, seen)), over=False)
             return
         if state.reported:
-            words = f"{who(seen)}: it can be told again whether {self.condition.text}"
-            yield AlarmUnclear(at, self._alarm(subject, seen, words), over=True)
+            message = f"{who(seen)}: it can be told again whether {self.condition.text}"
+            yield AlarmUnclear(at, self._alarm(subject, seen, message), over=True)
         was_clear, state.unclear_for, state.reported = not state.unclear_for, 0.0, False
         if state.raised:
             if not answer:
                 state.raised = state.holding = False
-                yield AlarmCleared(at, self._alarm(subject, seen, in_words(self.condition, seen)))
+                yield AlarmCleared(at, self._alarm(subject, seen, what_is_so(self.condition, seen)))
         elif answer:
             state.held += passed if state.holding and was_clear else 0.0
             state.holding = True
             if state.held >= self.condition.hold_seconds:
                 state.raised, state.held = True, 0.0
-                words = in_words(self.condition, seen, self.condition.hold_seconds)
-                yield AlarmRaised(at, self._alarm(subject, seen, words))
+                message = what_is_so(self.condition, seen, self.condition.hold_seconds)
+                yield AlarmRaised(at, self._alarm(subject, seen, message))
         else:
             state.holding, state.held = False, 0.0
 
@@ -176,17 +167,17 @@ class _Rule:
                 yield from self._end(subject, state, at, "it answers")  # and goes on under its UUID
             else:
                 lost = True if isinstance(self.condition.clauses[0], GpuLostCondition) else None
-                words = "it is not there any more"
-                state.seen = replace(seen, holds=lost, still=lost, words=words, unclear=words)
+                message = "it is not there any more"
+                state.seen = replace(seen, holds=lost, stays=lost, message=message, reason=message)
                 yield from self._step(subject, state, at, passed)
 
-    def _end(self, subject: str, state: _State, at: float, words: str) -> Iterator[Event]:
+    def _end(self, subject: str, state: _AlarmState, at: float, message: str) -> Iterator[Event]:
         del self._states[subject]
         if state.raised:
-            yield AlarmCleared(at, self._alarm(subject, state.seen, f"{who(state.seen)}: {words}"))
+            yield AlarmCleared(at, self._alarm(subject, state.seen, f"{who(state.seen)}: {message}"))
 
-    def _alarm(self, subject: str, seen: Observation, words: str) -> AlarmDetails:
-        return alarm(self.condition, subject, seen, words)
+    def _alarm(self, subject: str, seen: Observation, message: str) -> AlarmDetails:
+        return alarm(self.condition, subject, seen, message)
 
 
 def _another(before: int | None, now: int | None) -> bool:

@@ -6,15 +6,15 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from gputop.alarms.conditions import TESTS, Comparison, Condition, GpuLostCondition, Growth, ProcessGone, Scope, XidSeen
-from gputop.alarms.metrics import is_idle, shown_size, shown_time
-from gputop.alarms.state import IdleTime, MemoryTrend
+from gputop.alarms.condition import Condition, GpuLostCondition, Growth, ProcessGone, Scope, Threshold, XidSeen
+from gputop.alarms.metrics import IDLE, is_idle
+from gputop.alarms.timed_metrics import IdleTime, MemoryTrend
+from gputop.filters.comparison import OPERATORS
+from gputop.filters.quantities import shown_size, shown_time
 from gputop.model import Gpu, GpuProcess, Snapshot, Xid
 from gputop.model.selection import find
-from gputop.sampling.messages import AlarmDetails
-from gputop.text import shorten
 
-LOST_AFTER: Final = 10.0  # seconds without an answer after which a GPU counts as lost
+LOST_AFTER_SECONDS: Final = 10.0  # without an answer: then a GPU counts as lost
 XID_SECONDS: Final = 600.0  # how long an Xid alarm stays, as on the dashboard
 NO_ANSWER: Final = "the driver does not answer for it"
 
@@ -24,13 +24,13 @@ class Observation:
     """What one look says of one subject. None: it is not known."""
 
     holds: bool | None
-    still: bool | None  # by the clear levels: whether a raised alarm stays
+    stays: bool | None  # by the clear levels: whether a raised alarm stays
     gpu: Gpu | None = None
     process: GpuProcess | None = None
     values: tuple[float | None, ...] = ()  # of the condition's clauses
     xid: Xid | None = None
-    words: str = ""  # where the values are not what is to be said
-    unclear: str = ""  # why it is not known; empty: nothing worth a report
+    message: str = ""  # where the values are not what is to be said
+    reason: str = ""  # why it is not known; empty: nothing worth a report
 
     @property
     def started(self) -> int | None:
@@ -39,7 +39,9 @@ class Observation:
 
 
 @dataclass(slots=True)
-class _Trackers:
+class _TimedMetrics:
+    """What is kept of a GPU or process between looks."""
+
     started: int | None
     idle: IdleTime = field(default_factory=IdleTime)
     trends: dict[int, MemoryTrend] = field(default_factory=dict)  # by the clause's position
@@ -51,16 +53,16 @@ class Evaluation:
     def __init__(self, condition: Condition, exists: Callable[[int], bool | None]) -> None:
         self.condition = condition
         self._exists = exists
-        self._gpu_uuid: str | None = None  # of the GPU filter, once it was found
+        self._gpu_uuids: dict[str, str] = {}  # of the GPUs it names, once they were found
         self._last: GpuProcess | None = None  # of a process to be gone
-        self._trackers: dict[str, _Trackers] = {}
-        self._clauses = [clause for clause in condition.clauses if isinstance(clause, Comparison | Growth)]
+        self._timed: dict[str, _TimedMetrics] = {}
+        self._clauses = [clause for clause in condition.clauses if isinstance(clause, Threshold | Growth)]
         self._checks = [
-            (clause.quantity.process[clause.unit.key], TESTS[clause.sign], clause.level)
+            (clause.field.readings[clause.unit], OPERATORS[clause.operator], clause.level)
             for clause in self._clauses
-            if condition.scope is Scope.PROCESS and isinstance(clause, Comparison) and not clause.quantity.timed
+            if condition.scope is Scope.PROCESS and isinstance(clause, Threshold) and clause.field is not IDLE
         ]
-        self._tracked = any(isinstance(clause, Growth) or clause.quantity.timed for clause in self._clauses)
+        self._is_timed = any(isinstance(clause, Growth) or clause.field is IDLE for clause in self._clauses)
 
     def of(
         self, snapshot: Snapshot, now: float = 0.0, passed: float = 0.0, known: Collection[str] = ()
@@ -72,10 +74,11 @@ class Evaluation:
             yield self._gone(snapshot)
             return
         gpus = {gpu.uuid: gpu for gpu in snapshot.gpus}
-        if condition.filters.gpu is not None:
-            if self._gpu_uuid is None and (found := find(snapshot.gpus, condition.filters.gpu)) is not None:
-                self._gpu_uuid = found.uuid  # an index may be another GPU's later
-            gpus = {uuid: gpu for uuid, gpu in gpus.items() if uuid == self._gpu_uuid}
+        if names := condition.selection.gpus:
+            for name in names:
+                if name not in self._gpu_uuids and (found := find(snapshot.gpus, name)) is not None:
+                    self._gpu_uuids[name] = found.uuid  # an index may be another GPU's later
+            gpus = {uuid: gpu for uuid, gpu in gpus.items() if uuid in self._gpu_uuids.values()}
         if condition.scope is Scope.XID:
             yield from self._xids(gpus, snapshot.taken_at)
         elif condition.scope is Scope.PROCESS:
@@ -85,8 +88,8 @@ class Evaluation:
                 yield gpu.uuid, _lost(gpu, snapshot.taken_at)
         else:
             for gpu in gpus.values():
-                trackers = self._trackers.setdefault(gpu.uuid, _Trackers(None))
-                values = self._values(gpu, None, readable(gpu), trackers, now, passed)
+                timed = self._timed.setdefault(gpu.uuid, _TimedMetrics(None))
+                values = self._values(gpu, None, readable(gpu), timed, now, passed)
                 yield gpu.uuid, self._judge(gpu, None, values)
 
     # -- GPUs and processes
@@ -94,84 +97,83 @@ class Evaluation:
     def _processes(
         self, snapshot: Snapshot, gpus: dict[str, Gpu], now: float, passed: float, known: Collection[str]
     ) -> Iterator[tuple[str, Observation]]:
-        filters, kept, tracked, checks = self.condition.filters, self._trackers, self._tracked, self._checks
-        picky = filters.user is not None or filters.command is not None
+        selection, kept, is_timed, checks = self.condition.selection, self._timed, self._is_timed, self._checks
         up = {uuid for uuid, gpu in gpus.items() if readable(gpu)}
         there = set()
-        trackers = _Trackers(None)
+        timed = _TimedMetrics(None)
         for process in snapshot.processes:
             gpu = gpus.get(process.gpu_uuid)
-            if gpu is None or (picky and not filters.let_through(process)):
+            if gpu is None or (selection.tests and not selection.has(process)):
                 continue
             readable_now = process.gpu_uuid in up
             no = False
             if readable_now:
                 for read, test, level in checks:
-                    value = read(process, gpu)
+                    value = read(process, process.host, gpu.memory_total_bytes)
                     if value is not None and not test(value, level):
                         no = True
                         break
-            if no and not known and not tracked:
+            if no and not known and not is_timed:
                 continue
             subject = f"{process.gpu_uuid}/{process.pid}"
             if process.gpu_instance_id is not None:
                 subject += f"/{process.gpu_instance_id}.{process.compute_instance_id}"
-            if tracked:
+            if is_timed:
                 there.add(subject)
-                trackers = self._trackers_of(subject, process.key.start_ticks)
-                values = self._values(gpu, process, readable_now, trackers, now, passed)  # time goes on for all
+                timed = self._timed_of(subject, process.key.start_ticks)
+                values = self._values(gpu, process, readable_now, timed, now, passed)  # time goes on for all
                 for value, clause in zip(values, self._clauses, strict=True):
                     no = no or (value is not None and not clause.holds(value))
             if subject in known or not no:
-                if not tracked:
-                    values = self._values(gpu, process, readable_now, trackers, now, passed)
+                if not is_timed:
+                    values = self._values(gpu, process, readable_now, timed, now, passed)
                 yield subject, self._judge(gpu, process, values)
         if len(kept) > len(there):  # a process on a GPU that cannot be read may be there still
             lost = {uuid for uuid in gpus if uuid not in up}
             for subject in [s for s in kept if s not in there and s.partition("/")[0] not in lost]:
                 del kept[subject]
 
-    def _trackers_of(self, subject: str, started: int | None) -> _Trackers:
-        trackers = self._trackers.get(subject)
-        if trackers is None or (None not in (trackers.started, started) and trackers.started != started):
-            trackers = self._trackers[subject] = _Trackers(started)
-        return trackers
+    def _timed_of(self, subject: str, started: int | None) -> _TimedMetrics:
+        timed = self._timed.get(subject)
+        if timed is None or (None not in (timed.started, started) and timed.started != started):
+            timed = self._timed[subject] = _TimedMetrics(started)
+        return timed
 
     def _values(
-        self, gpu: Gpu, process: GpuProcess | None, known: bool, trackers: _Trackers, now: float, passed: float
+        self, gpu: Gpu, process: GpuProcess | None, known: bool, timed: _TimedMetrics, now: float, passed: float
     ) -> list[float | None]:
         """What the clauses compare; None where it is not known."""
         values: list[float | None] = []
         for position, clause in enumerate(self._clauses):
             if isinstance(clause, Growth):
                 memory = gpu.memory_used_bytes if process is None else process.memory_bytes
-                trend = trackers.trends.setdefault(position, MemoryTrend(clause.window))
+                trend = timed.trends.setdefault(position, MemoryTrend(clause.window))
                 values.append(trend.put(now, memory if known else None))
-            elif not clause.quantity.timed:
+            elif clause.field is not IDLE:
                 values.append(clause.read(gpu, process) if known else None)
             elif process is not None:
-                seconds = trackers.idle.put(is_idle(process, gpu) if known else None, passed)
+                seconds = timed.idle.put(is_idle(process, gpu) if known else None, passed)
                 values.append(seconds if known else None)
         return values
 
     def _judge(self, gpu: Gpu, process: GpuProcess | None, values: list[float | None]) -> Observation:
         holds: bool | None = True
-        still: bool | None = True
-        unclear = ""
+        stays: bool | None = True
+        reason = ""
         known = readable(gpu)
         for clause, value in zip(self._clauses, values, strict=True):
             if value is not None:
                 holds = holds if clause.holds(value) else False
-                still = still if clause.still(value) else False
+                stays = stays if clause.stays(value) else False
                 continue
-            holds, still = holds and None, still and None
+            holds, stays = holds and None, stays and None
             if not known:
-                unclear = "" if gpu.asleep else gpu.error or NO_ANSWER
-            elif isinstance(clause, Comparison):
-                unclear = f"{clause.quantity.words} is not told"
+                reason = "" if gpu.asleep else gpu.error or NO_ANSWER
+            elif isinstance(clause, Threshold):
+                reason = f"{clause.missing(gpu, process)} is not told"
             elif (gpu.memory_used_bytes if process is None else process.memory_bytes) is None:
-                unclear = "its memory is not told"
-        return Observation(holds, still, gpu, process, tuple(values), unclear=unclear)
+                reason = "its memory is not told"
+        return Observation(holds, stays, gpu, process, tuple(values), reason=reason)
 
     def _xids(self, gpus: dict[str, Gpu], at: float) -> Iterator[tuple[str, Observation]]:
         (clause,) = self.condition.clauses
@@ -179,8 +181,8 @@ class Evaluation:
         for gpu in gpus.values():
             for xid in {xid.code: xid for xid in gpu.xids if clause.codes is None or xid.code in clause.codes}.values():
                 fresh = at - xid.at < XID_SECONDS
-                words = f"Xid {xid.code}: {xid.words}" if fresh else no_more(xid)
-                yield f"{gpu.uuid}/xid {xid.code}", Observation(fresh, fresh, gpu, xid=xid, words=words)
+                message = f"Xid {xid.code}: {xid.words}" if fresh else no_more(xid)
+                yield f"{gpu.uuid}/xid {xid.code}", Observation(fresh, fresh, gpu, xid=xid, message=message)
 
     # -- processes that are to be gone
 
@@ -195,12 +197,12 @@ class Evaluation:
             subject, (gone, listed) = f"process {name}", _name_gone(name, snapshot, all_readable)
         if listed is not None and listed.exists is not False:
             self._last = listed
-        words = "is there" if gone is False else "is gone" if self._last is not None else "is not there"
+        message = "is there" if gone is False else "is gone" if self._last is not None else "is not there"
         if gone and listed is not None and listed.memory_bytes:
-            words += f", yet {shown_size(listed.memory_bytes)} are still held in its name"
+            message += f", yet {shown_size(listed.memory_bytes)} are still held in its name"
         gpu = None if self._last is None else snapshot.gpu(self._last.gpu_uuid)
         return subject, Observation(
-            gone, gone, gpu, self._last, words=f"{subject} {words}", unclear="a GPU cannot be read"
+            gone, gone, gpu, self._last, message=f"{subject} {message}", reason="a GPU cannot be read"
         )
 
     def _pid_gone(self, pid: int, snapshot: Snapshot, all_readable: bool) -> tuple[bool | None, GpuProcess | None]:
@@ -230,10 +232,10 @@ def _name_gone(name: str, snapshot: Snapshot, all_readable: bool) -> tuple[bool 
 
 def _lost(gpu: Gpu, at: float) -> Observation:
     if gpu.late:
-        lost = at - gpu.read_at >= LOST_AFTER
+        lost = at - gpu.read_at >= LOST_AFTER_SECONDS
     else:
         lost = gpu.error is not None and not gpu.asleep
-    return Observation(lost, lost, gpu, words=gpu.error or (NO_ANSWER if lost else "it is back"))
+    return Observation(lost, lost, gpu, message=gpu.error or (NO_ANSWER if lost else "it is back"))
 
 
 def readable(gpu: Gpu) -> bool:
@@ -243,44 +245,3 @@ def readable(gpu: Gpu) -> bool:
 
 def no_more(xid: Xid) -> str:
     return f"no more Xid {xid.code} for {shown_time(XID_SECONDS)}"
-
-
-# ------------------------------------------------------------------------------ words
-
-
-def alarm(condition: Condition, subject: str, seen: Observation, words: str) -> AlarmDetails:
-    """*words* about *seen*, as the bus carries it."""
-    first = next((n for n, value in enumerate(seen.values) if value is not None), None)
-    value = unit = None
-    if first is not None:
-        clause = condition.clauses[first]
-        value, unit = seen.values[first], clause.unit.key if isinstance(clause, Comparison) else "bytes/window"
-    code = None if seen.xid is None else seen.xid.code
-    return AlarmDetails(condition.text, subject, words, seen.gpu, seen.process, value, unit, code)
-
-
-def in_words(condition: Condition, seen: Observation, held: float = 0.0) -> str:
-    """``GPU 0 (NVIDIA H200): memory 92%, for 10 s``."""
-    if condition.scope is Scope.GONE:
-        return seen.words
-    said = seen.words or " and ".join(
-        clause.words(value)
-        for clause, value in zip(condition.clauses, seen.values, strict=True)
-        if isinstance(clause, Comparison | Growth) and value is not None
-    )
-    return f"{who(seen)}: {said}" + (f", for {shown_time(held)}" if held else "")
-
-
-def not_known(condition: Condition, seen: Observation) -> str:
-    return f"{who(seen)}: it cannot be told whether {condition.text}: {seen.unclear or 'it is not known yet'}"
-
-
-def who(seen: Observation) -> str:
-    """``GPU 0 (NVIDIA H200)``, ``pid 41832 (ml, python train.py) on GPU 0``."""
-    gpu, process = seen.gpu, seen.process
-    if process is None:
-        return "this machine" if gpu is None else f"GPU {gpu.index} ({gpu.name})"
-    host = process.host
-    known = () if host is None else (host.user, shorten(host.command or host.name or "", 60))
-    words = ", ".join(word for word in known if word)
-    return f"pid {process.pid}{f' ({words})' if words else ''} on GPU {process.gpu_index}"

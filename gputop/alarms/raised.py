@@ -9,11 +9,11 @@ from typing import Final
 from gputop.sampling.bus import Bus
 from gputop.sampling.messages import AlarmCleared, AlarmDetails, AlarmRaised
 
-SINGLE: Final = 3  # toasts at one moment; more are told in one
+TOASTS_AT_ONCE: Final = 3  # more are told in one
 
 
 class RaisedAlarms:
-    """Hears of alarms on the bus. *tell* is given words and whether they are bad news."""
+    """Hears of alarms on the bus. *tell* is given a sentence and whether it is bad news."""
 
     def __init__(self, bus: Bus, tell: Callable[[str, bool], None]) -> None:
         self.by_gpu: dict[str, tuple[str, ...]] = {}  # conditions, by the GPU's UUID
@@ -43,8 +43,8 @@ class RaisedAlarms:
     def _tell_all(self) -> None:
         untold, self._untold = self._untold, []
         for bad, kind in ((True, "Alarm"), (False, "Cleared")):
-            words = [text for text, is_bad in untold if is_bad == bad]
-            if len(words) > SINGLE:
-                words = [f"{words[0]}, and {len(words) - 1} more"]
-            for text in words:
+            texts = [text for text, is_bad in untold if is_bad == bad]
+            if len(texts) > TOASTS_AT_ONCE:
+                texts = [f"{texts[0]}, and {len(texts) - 1} more"]
+            for text in texts:
                 self._tell(f"{kind}: {text}", bad)

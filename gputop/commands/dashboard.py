@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     if first is not None:
         only_asked(first, options, settings)
     if settings.alarms:
-        from gputop.commands.shared.dashboard_alarms import watch
+        from gputop.alarms.dashboard import watch
 
         problems = (*problems, *watch(settings, poller, bus, machine.host.exists))
     status = app.run(

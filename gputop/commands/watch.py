@@ -16,7 +16,7 @@ from gputop.commands.shared.refusal import Refusal
 from gputop.commands.shared.settings import settings_of
 
 if TYPE_CHECKING:
-    from gputop.alarms.conditions import Condition
+    from gputop.alarms.condition import Condition
     from gputop.alarms.delivery import DeliveryQueue
     from gputop.alarms.engine import Event
     from gputop.model import Snapshot
@@ -92,8 +92,8 @@ def run(options: argparse.Namespace) -> int:
         raise Refusal(f"nothing to watch for: --when CONDITION, or [[alarms]] in {locations.short(path)}. {EXAMPLES}")
     from gputop.commands.shared.headless import say
 
-    for words in problems:
-        say(words)
+    for problem in problems:
+        say(problem)
     if options.once:
         return _once(rules, options, settings)
     return _watch(rules, options, settings)
@@ -106,7 +106,8 @@ class Actions:
     """What is done when an alarm of one rule is raised or cleared."""
 
     def __init__(self, run: str = "", run_cleared: str = "", webhook: str = "", log: str = "") -> None:
-        from gputop.alarms.actions import EventLog, check_url
+        from gputop.alarms.event_log import EventLog
+        from gputop.alarms.webhook import check_url
 
         self.run, self.run_cleared = run, run_cleared
         try:
@@ -201,7 +202,7 @@ def _refuse_unknown(conditions: Iterable[Condition], snapshot: Snapshot) -> None
 
 
 def _watch(rules: list[tuple[Condition, Actions]], options: argparse.Namespace, settings: Settings) -> int:
-    from gputop.alarms.conditions import host_pids
+    from gputop.alarms.condition import host_pids
     from gputop.alarms.delivery import DeliveryQueue
     from gputop.alarms.engine import Alarms
     from gputop.commands.shared.headless import Headless, say
@@ -222,9 +223,9 @@ def _watch(rules: list[tuple[Condition, Actions]], options: argparse.Namespace, 
         nonlocal problems
         if not options.quiet and _nobody_reads():
             raise BrokenPipeError  # `| head`: the next line may be hours away
-        for words in snapshot.problems:
-            if words not in problems:
-                say(words)
+        for problem in snapshot.problems:
+            if problem not in problems:
+                say(problem)
         problems = snapshot.problems
         for event in alarms.look(only(snapshot, settings.gpus)[0]):
             _act(event, [everywhere, *own[event.alarm.rule]], deliveries, say)
@@ -252,8 +253,10 @@ def _nobody_reads() -> bool:
 
 def _act(event: Event, everything: Iterable[Actions], deliveries: object, say: Callable[[str], None]) -> None:
     """Log it, and have commands and webhooks done."""
-    from gputop.alarms.actions import facts, post, run_command
+    from gputop.alarms.command import run_command
     from gputop.alarms.delivery import DeliveryQueue
+    from gputop.alarms.facts import facts
+    from gputop.alarms.webhook import post
     from gputop.sampling.messages import AlarmCleared, AlarmRaised
 
     assert isinstance(deliveries, DeliveryQueue)
@@ -272,7 +275,7 @@ def _act(event: Event, everything: Iterable[Actions], deliveries: object, say: C
 
 
 def _print(event: Event, bell: bool) -> None:
-    from gputop.alarms.actions import line
+    from gputop.alarms.facts import line
     from gputop.sampling.messages import AlarmRaised
 
     print_out(line(event) + "\n")

@@ -20,6 +20,7 @@ class Field(Generic[Asked]):
     label: str
     names: tuple[str, ...]  # in lower case; the first is the one that is suggested
     readings: Mapping[Unit, Callable[Asked, float | None]]
+    whole: str = ""  # what a percentage is a share of, where it is read in another unit, too
     from_host: bool = False  # needs fresh facts of /proc, which cost
 
     def unit_of(self, value: str) -> Unit:

@@ -26,6 +26,7 @@ GPU_FIELDS: Final[FieldRegistry[[Gpu]]] = FieldRegistry(
                 BYTES: lambda gpu: gpu.memory_used_bytes,
                 PERCENT: lambda gpu: share(gpu.memory_used_bytes, gpu.memory_total_bytes),
             },
+            whole="the size of the GPU's memory",
         ),
         Field(
             "free memory",
@@ -34,6 +35,7 @@ GPU_FIELDS: Final[FieldRegistry[[Gpu]]] = FieldRegistry(
                 BYTES: lambda gpu: gpu.memory_free_bytes,
                 PERCENT: lambda gpu: share(gpu.memory_free_bytes, gpu.memory_total_bytes),
             },
+            whole="the size of the GPU's memory",
         ),
         Field(
             "unattributed memory",
@@ -42,6 +44,7 @@ GPU_FIELDS: Final[FieldRegistry[[Gpu]]] = FieldRegistry(
                 BYTES: lambda gpu: gpu.memory_unattributed_bytes,
                 PERCENT: lambda gpu: share(gpu.memory_unattributed_bytes, gpu.memory_total_bytes),
             },
+            whole="the size of the GPU's memory",
         ),
         Field(
             "utilization",
@@ -55,6 +58,7 @@ GPU_FIELDS: Final[FieldRegistry[[Gpu]]] = FieldRegistry(
             "power",
             ("power",),
             {WATTS: lambda gpu: gpu.power_watts, PERCENT: lambda gpu: share(gpu.power_watts, gpu.power_limit_watts)},
+            whole="the power limit",
         ),
     )
 )

@@ -15,7 +15,10 @@ from gputop.filters.quantities import BYTES, PERCENT
 from gputop.filters.terms import Term
 from gputop.model import GpuProcess, HostFacts
 
-PROCESS_FIELDS: Final[FieldRegistry[[GpuProcess, HostFacts | None, int | None]]] = FieldRegistry(
+ProcessField = Field[[GpuProcess, HostFacts | None, int | None]]
+ProcessFields = FieldRegistry[[GpuProcess, HostFacts | None, int | None]]
+
+PROCESS_FIELDS: Final[ProcessFields] = FieldRegistry(
     (
         Field(
             "memory",
@@ -24,6 +27,7 @@ PROCESS_FIELDS: Final[FieldRegistry[[GpuProcess, HostFacts | None, int | None]]]
                 BYTES: lambda process, host, capacity: process.memory_bytes,
                 PERCENT: lambda process, host, capacity: share(process.memory_bytes, capacity),
             },
+            whole="the size of the GPU's memory",
         ),
         Field(
             "utilization",

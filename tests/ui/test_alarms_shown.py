@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.commands.shared.dashboard_alarms import watch
+from gputop.alarms.dashboard import watch
 from gputop.sampling.bus import Bus
 from gputop.sampling.history import History
 from gputop.sampling.messages import AlarmCleared, AlarmDetails, AlarmRaised

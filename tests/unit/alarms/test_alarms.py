@@ -148,6 +148,26 @@ def test_a_gap_of_half_a_minute_is_reported_once() -> None:
     assert story.memory(50) == ["known", "cleared"]
 
 
+def test_a_share_of_a_power_limit_that_is_missing_is_not_blamed_on_the_power() -> None:
+    """`power > 90%` said that power is not told where only the limit was."""
+    for known, said in [
+        ({"power_watts": 300.0, "power_limit_watts": None}, "the power limit is not told"),
+        ({"power_watts": None, "power_limit_watts": 700.0}, "power is not told"),
+    ]:
+        _, unclear = once([parse("power > 90%")], snapshot(0, [gpu(**known)]), {}.get)
+        assert [alarm.message.rpartition(": ")[2] for alarm in unclear] == [said]
+    unsized = process(1, gpu(memory_total_bytes=None))
+    _, unclear = once([parse("process memory > 90%")], snapshot(0, [gpu(memory_total_bytes=None)], [unsized]), {}.get)
+    assert unclear[0].message.endswith("the size of the GPU's memory is not told")
+
+
+def test_several_gpus_of_one_condition() -> None:
+    story = Story("gpu:0,2 temperature > 80C")
+    hot = {"temperature_celsius": 90}
+    assert story.look(gpu(0, **hot), gpu(1, **hot), gpu(2, **hot)) == ["raised", "raised"]
+    assert story.alarms.unknown_gpus(snapshot(0, [gpu(0)])) == ["2"]
+
+
 def test_a_late_gpu_keeps_its_alarm_whatever_its_old_values_are() -> None:
     story = Story("memory > 90%")
     story.memory(95)

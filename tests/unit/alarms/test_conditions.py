@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.alarms.conditions import (
-    Comparison,
-    Condition,
-    ConditionError,
-    GpuLostCondition,
-    Growth,
-    ProcessGone,
-    Scope,
-    XidSeen,
-    parse,
-    parse_rule,
-)
+from gputop.alarms.condition import Condition, GpuLostCondition, Growth, ProcessGone, Scope, Threshold, XidSeen
+from gputop.alarms.conditions import ConditionError, parse, parse_rule
+from gputop.model import GpuProcess
 from gputop.settings import DEFAULTS, AlarmRule
 from gputop.settings_file import load, save
+from tests.unit.sampling.snapshots import process
 
 GIB = 1024**3
 
 
-def comparison(text: str) -> Comparison:
+def comparison(text: str) -> Threshold:
     (clause,) = parse(text).clauses
-    assert isinstance(clause, Comparison)
+    assert isinstance(clause, Threshold)
     return clause
+
+
+def run_by(user: str, command: str) -> GpuProcess:
+    one = process(1)
+    assert one.host is not None
+    return replace(one, host=replace(one.host, user=user, command=command))
 
 
 @pytest.mark.parametrize(
@@ -53,6 +53,13 @@ def comparison(text: str) -> Comparison:
         ("cpu > 300%", Scope.PROCESS, "percent", 300),
         ("host memory > 100GiB", Scope.PROCESS, "bytes", 100 * GIB),
         ("idle > 30min", Scope.PROCESS, "seconds", 1800),
+        # as on the prompt of the screen:
+        ("mem>10G", Scope.GPU, "bytes", 10 * GIB),
+        ("mem>10G user:ml", Scope.PROCESS, "bytes", 10 * GIB),
+        ("bw>50", Scope.PROCESS, "percent", 50),
+        ("host>1.5G", Scope.PROCESS, "bytes", 1.5 * GIB),
+        ("type:C pid:12 !user:root sm < .5", Scope.PROCESS, "percent", 0.5),
+        ("temperature > -5C", Scope.GPU, "celsius", -5),
     ],
 )
 def test_a_comparison_is_of_the_quantity_in_the_unit_it_names(text: str, scope: Scope, unit: str, level: float) -> None:
@@ -100,12 +107,23 @@ def test_what_is_no_comparison(text: str, clause: object) -> None:
     assert parse(text).clauses == (clause,)
 
 
+def test_terms_side_by_side_must_all_hold_as_on_the_prompt() -> None:
+    assert parse("mem>10G !sm>50 clear 60").clauses == parse("process memory > 10GiB and sm <= 50% clear 60%").clauses
+
+
+def test_several_gpus_and_users_are_named_as_on_the_prompt() -> None:
+    condition = parse("gpu:0,2 !user:root,ml mem>10G")
+    assert condition.selection.gpus == ("0", "2")
+    assert [condition.selection.has(run_by(user, "x")) for user in ("root", "ml", "cv")] == [False, False, True]
+
+
 def test_filters_narrow_it_down() -> None:
     condition = parse('gpu:GPU-12345678 user:ml command:"train.py --big" memory > 1GiB')
     assert condition.scope is Scope.PROCESS
-    filters = condition.filters
-    assert (filters.gpu, filters.user, filters.command) == ("GPU-12345678", "ml", "train.py --big")
-    assert parse("gpu:0 gpu lost").filters.gpu == "0"
+    assert condition.selection.gpus == ("GPU-12345678",)
+    listed = [run_by("ml", "python train.py --big"), run_by("mlops", "python train.py --big"), run_by("ml", "train.py")]
+    assert [condition.selection.has(one) for one in listed] == [True, False, False]
+    assert parse("gpu:0 gpu lost").selection.gpus == ("0",)
 
 
 @pytest.mark.parametrize(
@@ -130,6 +148,15 @@ def test_filters_narrow_it_down() -> None:
         ("process gpu lost", "asked of a GPU"),
         ("memory > 90% or temperature > 80", "there is no or"),
         ("memory > 9" + "0" * 300, "longer than"),
+        ("mem>10", "10 of what? Say it with its unit: 10% or 10GiB"),
+        ("gpu:0 memry > 90%", "at character 7: memry: no such quantity (is memory meant?)"),
+        ("memory > 90% and", "at character 14: 'and' is not understood"),
+        ("memory >", "a value is missing, such as memory > 10GiB"),
+        ("train.py mem>10G", "'train.py' is not understood; to search command lines, write command:train.py"),
+        ("gpu:0", "nothing is compared"),
+        ("!gpu:0 memory > 90%", "name the GPUs that are meant: gpu:0,1"),
+        ("memory grows > 1GiB", "a trend is of the form memory grows > 1GiB/10min"),
+        ("type:X mem>10G", "the types are C (compute), G (graphics) and M (MPS)"),
     ],
 )
 def test_what_is_not_understood_is_refused_in_words(text: str, said: str) -> None:
@@ -159,7 +186,7 @@ def test_any_text_is_a_condition_or_is_refused(text: str) -> None:
 def test_what_raises_an_alarm_never_clears_it(level: float, share: float, sign: str) -> None:
     clause = comparison(f"utilization {sign} {level:.3f}%")
     for value in (clause.level, clause.clear, 100 * share):
-        assert clause.still(value) or not clause.holds(value)
+        assert clause.stays(value) or not clause.holds(value)
 
 
 def test_alarms_of_the_settings_file(tmp_path: object) -> None:

@@ -19,10 +19,13 @@ from typing import Any
 import pexpect
 import pytest
 
-from gputop.alarms.actions import EventLog, check_url, facts, line, post, run_command
+from gputop.alarms.command import run_command
 from gputop.alarms.conditions import parse
 from gputop.alarms.delivery import AT_ONCE, WAITING, DeliveryQueue
 from gputop.alarms.engine import Alarms
+from gputop.alarms.event_log import EventLog
+from gputop.alarms.facts import facts, line
+from gputop.alarms.webhook import check_url, post
 from tests.driver import GIB, SimulatedDriver
 from tests.unit.sampling.snapshots import gpu, process, snapshot
 

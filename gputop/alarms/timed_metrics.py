@@ -1,4 +1,4 @@
-"""What a watch remembers of a GPU or process between looks: how long it has been idle, where its memory is going.
+"""Metrics of more than one look: how long a process has been idle, where the memory of a GPU or process is going.
 
 Times are seconds watched: what nobody looked at does not count.
 """

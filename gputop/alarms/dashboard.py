@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gputop.alarms.conditions import Condition, ConditionError, host_pids, parse_rule
+from gputop.alarms.condition import Condition, host_pids
+from gputop.alarms.conditions import ConditionError, parse_rule
 from gputop.alarms.engine import Alarms
 from gputop.model.selection import only
 from gputop.sampling.bus import Bus
