@@ -431,7 +431,7 @@ class Dashboard(FindingsScreen):
 
     def action_user(self) -> None:
         row = self.table.cursor_row
-        user = None if row is None else (row.facts.user if row.facts is not None else row.about.user)
+        user = None if row is None else (row.facts.user if row.facts is not None else row.annotation.user)
         self.table.set_user(None if self.table.user is not None else user)
         self._want()
 

@@ -17,7 +17,7 @@ from gputop.sampling.messages import LeaksReported, SnapshotTaken
 from gputop.sampling.sampler import Sampler
 from gputop.settings import Settings
 from gputop.signals.audit_log import ActionLog
-from gputop.ui.processes.annotations import Annotations
+from gputop.ui.processes.annotations import ProcessAnnotations
 
 JOURNAL: Final = 0.95  # seconds between looks for events, where nothing came, went or failed
 LEAK_FACTS: Final = 5.0  # seconds: the rules look at minutes, and 512 processes cost 7 ms each time
@@ -38,7 +38,7 @@ class Insight:
         keeps_log: bool = False,
     ) -> None:
         self.report = LeakReport(0.0)
-        self.annotations = Annotations()
+        self.annotations = ProcessAnnotations()
         self.journal = Journal()
         self._keeps_log = keeps_log
         self._sampler, self._bus, self._settings = sampler, bus, settings
@@ -69,7 +69,7 @@ class Insight:
         self._watch.start()
 
     def take(self, report: LeakReport) -> None:
-        self.report, self.annotations = report, Annotations(report)
+        self.report, self.annotations = report, ProcessAnnotations(report)
 
     def use(self, settings: Settings) -> None:
         """From now on by these."""

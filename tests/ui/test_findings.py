@@ -29,7 +29,7 @@ from gputop.ui.events_screen import EventsScreen
 from gputop.ui.insight import Insight
 from gputop.ui.kill.screen import KillScreen
 from gputop.ui.leaks.findings import exited_row
-from gputop.ui.processes.annotations import Annotations, verdict_words
+from gputop.ui.processes.annotations import ProcessAnnotations, verdict_label
 from gputop.ui.processes.listing.filter import ProcessFilter
 from gputop.ui.processes.listing.order import Order
 from gputop.ui.processes.listing.row import ProcessRow
@@ -54,13 +54,13 @@ REPORT = LeakReport(
 
 def rows_of(order: Order, *processes: GpuProcess, rows: ProcessRows | None = None) -> list[ProcessRow]:
     rows = rows or ProcessRows()
-    rows.annotations = Annotations(REPORT)
+    rows.annotations = ProcessAnnotations(REPORT)
     return list(rows.arrange(snapshot(*processes), ProcessFilter(), order).rows)
 
 
 def said(rows: list[ProcessRow]) -> list[tuple[str, float]]:
     """Name of a group or pid, and GiB."""
-    return [(row.about.group or str(row.process.pid), (row.process.memory_bytes or 0) / GIB) for row in rows]
+    return [(row.annotation.group or str(row.process.pid), (row.process.memory_bytes or 0) / GIB) for row in rows]
 
 
 def test_groups_have_subtotals_the_largest_first() -> None:
@@ -70,9 +70,9 @@ def test_groups_have_subtotals_the_largest_first() -> None:
 
 def test_job_group_says_who_stands_out() -> None:
     rows = rows_of(Order(group="job"), *RANKS, OTHER)
-    head = next(row for row in rows if row.about.group == "slurm 88123")
-    assert head.about.remark == "12: rank 2 holds 2.1 GiB more than its peers"
-    assert any(row.about.group == "no job" for row in rows)
+    head = next(row for row in rows if row.annotation.group == "slurm 88123")
+    assert head.annotation.remark == "12: rank 2 holds 2.1 GiB more than its peers"
+    assert any(row.annotation.group == "no job" for row in rows)
 
 
 def test_container_and_gpu_groups() -> None:
@@ -93,16 +93,16 @@ def test_folded_group_is_one_line_with_its_subtotal() -> None:
 def test_group_line_is_the_same_object_while_nothing_in_it_changes() -> None:
     rows = ProcessRows()
     first = rows_of(Order(group="user"), *RANKS, rows=rows)
-    rows.annotations = Annotations(REPORT)
+    rows.annotations = ProcessAnnotations(REPORT)
     again = rows.arrange(snapshot(*RANKS, at=5), ProcessFilter(), Order(group="user")).rows
     assert first[0] is again[0] and first[1] is again[1]
 
 
 def test_verdict_is_a_word_with_the_time_it_is_so() -> None:
     idle = LeakVerdict(Verdict.IDLE, ProcessKey(1, 1), (), (), (), (), since=TAKEN_AT - 7980)
-    assert verdict_words(idle, TAKEN_AT) == "IDLE 2h13m"
-    assert verdict_words(replace(idle, verdict=Verdict.LEAK), TAKEN_AT) == "LEAK"
-    assert verdict_words(replace(idle, since=TAKEN_AT - 200), TAKEN_AT) == "IDLE 3m"
+    assert verdict_label(idle, TAKEN_AT) == "IDLE 2h13m"
+    assert verdict_label(replace(idle, verdict=Verdict.LEAK), TAKEN_AT) == "LEAK"
+    assert verdict_label(replace(idle, since=TAKEN_AT - 200), TAKEN_AT) == "IDLE 3m"
 
 
 # ------------------------------------------------------------- marks and the past
@@ -128,7 +128,7 @@ def test_exited_process_is_a_line_with_time_of_death_life_span_and_peak() -> Non
     gone = replace(process(7, gib=81.2), host=None, exists=False)
     row = exited_row(ExitedProcess(gone, facts(7, start_time=TAKEN_AT), TAKEN_AT + 11520, TAKEN_AT), "GiB")
     at = time.strftime("%H:%M:%S", time.localtime(TAKEN_AT + 11520))
-    assert row.about.exited == f"{at} after 3h12, peak 81.2G"
+    assert row.annotation.exited == f"{at} after 3h12, peak 81.2G"
     assert row.gone and not row.dead
 
 

@@ -15,7 +15,7 @@ from gputop.signals.scope import SignalScope
 from gputop.ui.footer import Footer
 from gputop.ui.gpus.area import GpuArea
 from gputop.ui.kill.targets import HoldersAsTargets, holders_as_targets
-from gputop.ui.processes.annotations import Annotation
+from gputop.ui.processes.annotations import ProcessAnnotation
 from gputop.ui.processes.listing.row import ProcessRow
 from gputop.ui.processes.mark import Mark
 from gputop.ui.processes.table import ProcessTable
@@ -183,4 +183,4 @@ def exited_row(one: ExitedProcess, unit: str) -> ProcessRow:
     at = units.clock(one.exited_at)
     lived = "" if one.lived is None else f" after {units.duration(one.lived)}"
     peak = f", peak {units.size(one.process.memory_bytes, unit)}" if one.process.memory_bytes is not None else ""
-    return ProcessRow(one.process, one.facts, about=Annotation(exited=f"{at}{lived}{peak}"))
+    return ProcessRow(one.process, one.facts, annotation=ProcessAnnotation(exited=f"{at}{lived}{peak}"))

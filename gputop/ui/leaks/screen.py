@@ -19,7 +19,7 @@ from gputop.signals.scope import SignalScope
 from gputop.ui.insight import Insight
 from gputop.ui.kill.targets import verdicts_as_targets
 from gputop.ui.leaks.text import about_unattributed, about_verdict
-from gputop.ui.processes.annotations import verdict_words
+from gputop.ui.processes.annotations import verdict_label
 from gputop.ui.processes.lines import VERDICT_ROLES
 from gputop.ui.toolkit.cells import Line, Span, fit, width
 from gputop.ui.toolkit.exact_output import install
@@ -291,7 +291,7 @@ class LeaksScreen(Screen[None]):
             )
         else:
             tagged = entry.process in self._tags
-            word = verdict_words(entry, self.report.taken_at)
+            word = verdict_label(entry, self.report.taken_at)
             gpus = ",".join(self._index(uuid) for uuid, _ in entry.memory)
             line = (
                 cursor,

@@ -12,7 +12,7 @@ from gputop import units
 from gputop.model import HostFacts
 from gputop.model.columns import COLUMNS, Column
 from gputop.settings import Thresholds
-from gputop.ui.processes.listing.row import ProcessRow, place_of
+from gputop.ui.processes.listing.row import ProcessRow, device_order
 from gputop.ui.processes.mark import Mark
 from gputop.ui.toolkit.palette import gpu_role
 from gputop.ui.toolkit.view import View
@@ -37,7 +37,7 @@ _BLANK: Final[Cell] = ("", "dim")
 # ---------------------------------------------------------------------- the cells
 
 
-def place(row: ProcessRow) -> str:
+def gpu_label(row: ProcessRow) -> str:
     """The GPU: ``3``, ``3:1:0`` (MIG: GPU instance, compute instance), ``×4`` for a sum over four."""
     process = row.process
     if row.parts:
@@ -52,7 +52,7 @@ def place(row: ProcessRow) -> str:
 
 
 def _gpu(row: ProcessRow, _: CellContext) -> Cell:
-    text = place(row)
+    text = gpu_label(row)
     if row.dead:
         return f"†{text:>2}", "ghost"
     if row.gone:
@@ -73,7 +73,7 @@ def _user(row: ProcessRow, context: CellContext) -> Cell:
     if row.is_part or row.is_launcher:
         return _BLANK
     if facts is None or facts.user is None:
-        return (row.about.user, "ghost") if row.about.user else _UNKNOWN
+        return (row.annotation.user, "ghost") if row.annotation.user else _UNKNOWN
     return facts.user, "text" if facts.uid == context.uid else "dim"
 
 
@@ -164,7 +164,7 @@ def _age(row: ProcessRow, context: CellContext) -> Cell:
 def _where(row: ProcessRow, _: CellContext) -> Cell:
     if row.is_part or row.is_launcher:
         return _BLANK
-    return (row.about.where, "ghost" if row.dead else "dim") if row.about.where else _UNKNOWN
+    return (row.annotation.where, "ghost" if row.dead else "dim") if row.annotation.where else _UNKNOWN
 
 
 def _command(row: ProcessRow, _: CellContext) -> Cell:
@@ -246,11 +246,11 @@ def _fact_key(column: Column) -> SortKey:
 
 SortKey = Callable[[ProcessRow], Any]
 _SPECIAL_SORT_KEYS: Final[dict[str, SortKey]] = {
-    "gpu": lambda row: place_of(row.process),
+    "gpu": lambda row: device_order(row.process),
     "user": _text_key(COLUMNS["user"]),
     "gpu_mem_percent": _memory_share_of,
     "age": _age_key,
-    "where": lambda row: row.about.where.casefold() or None,
+    "where": lambda row: row.annotation.where.casefold() or None,
     "command": _text_key(COLUMNS["command"]),
 }
 #: What rows are sorted by; None where that is not known: such rows are always last.

@@ -46,21 +46,21 @@ def cell_spans(row: ProcessRow, unfolded: str = "▾ ", folded: str = "▸ ") ->
     if row.is_part:
         return tuple(fixed), ((f"on GPU {row.process.gpu_index}", "dim"),)
     if row.is_group:
-        said: list[Span] = [(row.about.group, "title"), (f"  {units.plural(len(row.pids), 'process')}", "dim")]
-        if row.about.remark:
-            said.append((f"  ▲ {row.about.remark}", "warning"))
+        said: list[Span] = [(row.annotation.group, "title"), (f"  {units.plural(len(row.pids), 'process')}", "dim")]
+        if row.annotation.remark:
+            said.append((f"  ▲ {row.annotation.remark}", "warning"))
         return tuple(fixed), tuple(said)
     if row.is_launcher:
         return tuple(fixed), ((f"parent of {len(row.pids)} processes, on no GPU itself", "dim"),)
     facts = row.facts
     if row.dead:
-        held = row.about.held_by
+        held = row.annotation.held_by
         fixed += [("dead ", "ghost"), (f"← {held} ", "warning"), ("· ", "faint")] if held else [("(dead) ", "ghost")]
-        words = (facts.command or facts.name) if facts is not None else row.about.command
+        words = (facts.command or facts.name) if facts is not None else row.annotation.command
         return tuple(fixed), ((words or "the driver lists it", "ghost"),)
     if row.gone:
         words = (facts.command or facts.name) if facts is not None else None
-        return ((f"exited {row.about.exited} ", "dim"),), ((words or units.UNKNOWN, "dim"),)
+        return ((f"exited {row.annotation.exited} ", "dim"),), ((words or units.UNKNOWN, "dim"),)
     if facts is None:
         unknown = "(host pid: not visible from here)" if row.process.exists is None else "…"
         return tuple(fixed), ((unknown, "dim"),)

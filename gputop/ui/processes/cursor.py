@@ -32,7 +32,7 @@ class Cursor:
         elif self._key is None:
             self.at = 0
         else:
-            self.at = nearest(self._key, self.at, before, rows)
+            self.at = closest_row(self._key, self.at, before, rows)
             if self._chosen is not None and self._chosen.process.start_ticks is None:
                 self._chosen = None  # whoever bears that pid next could not be told from it
         if self._chosen is None and self.at >= max(1, body):
@@ -66,7 +66,7 @@ class Cursor:
         self.top = max(0, min(self.top, count - body))
 
 
-def nearest(key: RowKey, at: int, old: Sequence[ProcessRow], new: Sequence[ProcessRow]) -> int:
+def closest_row(key: RowKey, at: int, old: Sequence[ProcessRow], new: Sequence[ProcessRow]) -> int:
     """Where row *key*, *at* in *old*, is in *new*: the row itself, else one of its process, else the nearest row that
     was there before, looking down first. *new* has at least one row."""
     found = find_row(new, key)

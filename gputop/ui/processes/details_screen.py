@@ -18,7 +18,7 @@ from gputop.ui.gpus.parts import tall_sparkline
 from gputop.ui.insight import Insight
 from gputop.ui.kill.targets import holders_as_targets
 from gputop.ui.leaks.text import about_holders, about_verdict
-from gputop.ui.processes.listing.node import capacities_of, capacity
+from gputop.ui.processes.listing.entry import memory_capacities, memory_capacity
 from gputop.ui.toolkit.background import in_background
 from gputop.ui.toolkit.cells import Line, Span, fit
 from gputop.ui.toolkit.frame import Hint
@@ -27,8 +27,8 @@ from gputop.ui.toolkit.scrolling_page import Part, ScrollingPage, field
 from gputop.ui.toolkit.view import View
 from gputop.ui.toolkit.wrap import wrap
 
-_LOOK: Final = 0.2  # seconds
-_FETCH: Final = 2.0
+_LOOK_SECONDS: Final = 0.2  # seconds
+_FETCH_SECONDS: Final = 2.0
 _CURVE_ROWS: Final = 3
 _STATES: Final = {
     "R": "running (R)",
@@ -78,8 +78,8 @@ class ProcessScreen(ScrollingPage[None]):
         self.look()
         super().on_mount()
         self._ask()
-        self.set_interval(_LOOK, self.look)
-        self.set_interval(_FETCH, self._ask)
+        self.set_interval(_LOOK_SECONDS, self.look)
+        self.set_interval(_FETCH_SECONDS, self._ask)
 
     def look(self) -> None:
         """Take in the newest snapshot, if it is a new one."""
@@ -283,9 +283,9 @@ class ProcessScreen(ScrollingPage[None]):
         if not self._rows:
             return [(("It holds no GPU memory now.", "dim"),)]
         lines: list[Line] = []
-        capacities = capacities_of(self._snapshot) if self._snapshot is not None else {}
+        capacities = memory_capacities(self._snapshot) if self._snapshot is not None else {}
         for row in self._rows:
-            total = capacity(capacities, row)
+            total = memory_capacity(capacities, row)
             mig = row.gpu_instance_id is not None
             instance = f" MIG {row.gpu_instance_id}:{row.compute_instance_id}" if mig else ""
             role = gpu_role(row.gpu_index)

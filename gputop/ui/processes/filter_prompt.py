@@ -12,7 +12,7 @@ from textual.widgets import Input
 from gputop.ui.toolkit.cells import fit
 from gputop.ui.toolkit.line_widget import LineWidget
 
-_LABEL = 10
+_LABEL_CELLS = 10
 
 
 class FilterPrompt(Horizontal):
@@ -23,7 +23,7 @@ class FilterPrompt(Horizontal):
 
     DEFAULT_CSS = f"""
     FilterPrompt {{ dock: bottom; height: 1; width: 100%; background: $panel; }}
-    FilterPrompt LineWidget {{ width: {_LABEL}; }}
+    FilterPrompt LineWidget {{ width: {_LABEL_CELLS}; }}
     FilterPrompt Input, FilterPrompt Input:focus {{
         border: none; height: 1; width: 1fr; padding: 0; background: $panel;
     }}
@@ -52,7 +52,7 @@ class FilterPrompt(Horizontal):
 
     def _say(self) -> None:
         words, style = (" Filter: ", "key+b@bar") if self._problem is None else (" Filter? ", "warning+b@bar")
-        self._label.show([((fit(words, _LABEL), style),)])
+        self._label.show([((fit(words, _LABEL_CELLS), style),)])
 
     @on(Input.Changed)
     def _changed(self, event: Input.Changed) -> None:

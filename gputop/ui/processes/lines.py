@@ -15,8 +15,8 @@ from gputop.ui.toolkit.glyphs import ASCII
 from gputop.ui.toolkit.view import View
 
 _ASCII_BRANCHES: Final = str.maketrans({"├": "|", "│": "|", "└": "`"})
-_KEPT_MOST: Final = 2048  # lines
-_LEAST_COMMAND: Final = 12  # cells of a command that a verdict after it leaves
+_CACHE_LINES: Final = 2048  # lines
+_COMMAND_MIN_CELLS: Final = 12  # cells of a command that a verdict after it leaves
 #: How the word of a verdict looks; the word tells, the colour helps.
 VERDICT_ROLES: Final[dict[Verdict | None, str]] = {
     Verdict.LEAK: "critical+b",
@@ -28,7 +28,7 @@ VERDICT_ROLES: Final[dict[Verdict | None, str]] = {
 }
 
 
-class _Kept(NamedTuple):
+class _CachedLine(NamedTuple):
     row: ProcessRow
     surface: str
     tagged: bool
@@ -52,7 +52,7 @@ class RowPainter:
         self._marks = ("<", ">") if self._ascii else ("‹", "›")
         self._has_age = any(placed.column.id == "age" for placed in layout.placed)
         self._commands: dict[tuple[object, ...], tuple[Span, ...]] = {}
-        self._kept: dict[tuple[int, str, int | None, int | None], _Kept] = {}
+        self._lines: dict[tuple[int, str, int | None, int | None], _CachedLine] = {}
 
     def fits(self, layout: TableLayout, view: View, offset: int, mark: Mark | None = None) -> bool:
         """Whether this painter is one for *layout*, *view*, *offset* and *mark*."""
@@ -65,13 +65,13 @@ class RowPainter:
         age = _age_step(row, at) if self._has_age else 0
         process = row.process
         place = (process.pid, process.gpu_uuid, process.gpu_instance_id, process.compute_instance_id)
-        kept = self._kept.get(place)
+        kept = self._lines.get(place)
         if kept is not None and kept[0] is row and kept[1] == surface and kept[2] == tagged and kept[3] == age:
             return kept[4]
         line = self._draw(row, CellContext(self.view, at, self.uid, self.mark), surface, tagged)
-        if len(self._kept) > _KEPT_MOST:
-            self._kept.clear()
-        self._kept[place] = _Kept(row, surface, tagged, age, line)
+        if len(self._lines) > _CACHE_LINES:
+            self._lines.clear()
+        self._lines[place] = _CachedLine(row, surface, tagged, age, line)
         return line
 
     def command_width(self, row: ProcessRow) -> int:
@@ -111,7 +111,7 @@ class RowPainter:
         of = (said, row[4:], row.process.exists, row.process.gpu_index, below, surface)
         spans = self._commands.get(of)
         if spans is None:
-            if len(self._commands) > _KEPT_MOST:
+            if len(self._commands) > _CACHE_LINES:
                 self._commands.clear()
             spans = tuple((text, role + surface) for text, role in self._draw_command(row, cells))
             self._commands[of] = spans
@@ -121,8 +121,8 @@ class RowPainter:
         fixed, scrolling = cell_spans(row, *self._signs)
         if self._ascii:
             fixed = tuple((text.translate(_ASCII_BRANCHES), role) for text, role in fixed)
-        said = row.about.words if row.about.verdict is not None and not row.is_part else ""
-        if said and cells >= len(said) + _LEAST_COMMAND:
+        said = row.annotation.verdict_label if row.annotation.verdict is not None and not row.is_part else ""
+        if said and cells >= len(said) + _COMMAND_MIN_CELLS:
             cells -= len(said) + 2
         else:
             said = ""
@@ -131,7 +131,7 @@ class RowPainter:
             spans = clip(fixed, 0, cells, *self._marks)
         else:
             spans = [*fixed, *clip(scrolling, 0 if row.is_part else self.offset, room, *self._marks)]
-        return [*spans, ("  ", "dim"), (said, VERDICT_ROLES[row.about.verdict])] if said else spans
+        return [*spans, ("  ", "dim"), (said, VERDICT_ROLES[row.annotation.verdict])] if said else spans
 
 
 def _age_step(row: ProcessRow, at: float) -> int:

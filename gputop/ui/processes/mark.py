@@ -20,10 +20,10 @@ class Mark:
         self._used = {gpu.uuid: gpu.memory_used_bytes for gpu in snapshot.gpus}
 
     @property
-    def words(self) -> str:
+    def label(self) -> str:
         return f"Δ since {units.clock(self.at)}"
 
-    def change(self, row: ProcessRow) -> Change | None:
+    def change(self, row: ProcessRow) -> MemoryChange | None:
         """Of a row, over all its parts; None where it is not known."""
         total, new = 0, True
         for part in row.parts or (row.process,):
@@ -32,9 +32,9 @@ class Mark:
                 return None
             new &= _place(part) not in self._memory
             total += part.memory_bytes - before
-        return Change(total, new)
+        return MemoryChange(total, new)
 
-    def on_gpus(self, snapshot: Snapshot) -> list[tuple[int, int]]:
+    def gpu_changes(self, snapshot: Snapshot) -> list[tuple[int, int]]:
         """(GPU's index, bytes) of the GPUs whose used memory changed."""
         found = []
         for gpu in snapshot.gpus:
@@ -44,7 +44,7 @@ class Mark:
         return found
 
 
-class Change(NamedTuple):
+class MemoryChange(NamedTuple):
     bytes: int
     new: bool  # it was not there at the moment marked
 

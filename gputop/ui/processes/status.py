@@ -7,7 +7,7 @@ from gputop.model import Snapshot
 from gputop.settings import DEFAULTS
 from gputop.ui.processes.column_layout import TableLayout
 from gputop.ui.processes.listing.filter import ProcessFilter
-from gputop.ui.processes.listing.row import ProcessRow, added
+from gputop.ui.processes.listing.row import ProcessRow, sum_or_none
 from gputop.ui.processes.listing.rows import TableRows
 from gputop.ui.processes.mark import Mark
 from gputop.ui.processes.tags import Tags
@@ -15,7 +15,7 @@ from gputop.ui.toolkit.cells import Span
 from gputop.ui.toolkit.view import View
 
 
-def what_is_shown(
+def summary(
     listing: TableRows, filter_: ProcessFilter, tags: Tags, cursor: ProcessRow | None, layout: TableLayout, view: View
 ) -> list[Span]:
     """``12 of 64 processes · filter: user:ml · 3 tagged (21.4G) · GPU 0: 5 processes, 88.1G``."""
@@ -26,7 +26,7 @@ def what_is_shown(
         said.append((f"filter: {label}", "accent"))
     said += [(problem, "warning") for problem in filter_.problems]
     if tagged := set(tags.listed(listing)):
-        bytes_ = added(process.memory_bytes for process in listing.processes if process.pid in tagged)
+        bytes_ = sum_or_none(process.memory_bytes for process in listing.processes if process.pid in tagged)
         hidden = len(tagged - listing.shown.keys())
         left_out = f", {hidden} hidden" if hidden else ""
         said.append((f"{len(tagged)} tagged ({view.memory(bytes_)}{left_out})", "accent"))
@@ -43,22 +43,22 @@ def what_is_shown(
     return spans
 
 
-def what_changed(mark: Mark, snapshot: Snapshot, view: View) -> list[Span]:
+def changes_since_mark(mark: Mark, snapshot: Snapshot, view: View) -> list[Span]:
     """``Δ since 14:02:31 · GPU 0 +3.2G · ``."""
-    said = [mark.words]
-    for index, bytes_ in mark.on_gpus(snapshot):
+    said = [mark.label]
+    for index, bytes_ in mark.gpu_changes(snapshot):
         said.append(f"GPU {index} {'+' if bytes_ > 0 else '-'}{view.memory(abs(bytes_))}")
     bullet = f" {view.glyphs.bullet} "
     return [(bullet.join(said), "accent"), (bullet, "faint")]
 
 
-def what_is_beyond(above: int, below: int, view: View) -> list[Span]:
+def rows_out_of_view(above: int, below: int, view: View) -> list[Span]:
     """``↑ 12  ↓ 37 more``: rows out of sight."""
     counts = [f"{sign} {count}" for sign, count in ((view.glyphs.up, above), (view.glyphs.down, below)) if count]
     return [("  ".join(counts) + " more ", "dim")] if counts else []
 
 
-def why_empty(listing: TableRows, snapshot: Snapshot) -> tuple[str, str]:
+def empty_reason(listing: TableRows, snapshot: Snapshot) -> tuple[str, str]:
     """Why there is no row, and the role to say it in."""
     if listing.total:
         return "no process matches the filter: Esc clears it", "dim"

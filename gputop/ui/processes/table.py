@@ -11,8 +11,8 @@ from textual.message import Message
 
 from gputop.model import GpuProcess, Snapshot
 from gputop.model.columns import COLUMNS
-from gputop.ui.processes.annotations import Annotations
-from gputop.ui.processes.cells import place
+from gputop.ui.processes.annotations import ProcessAnnotations
+from gputop.ui.processes.cells import gpu_label
 from gputop.ui.processes.column_layout import TableLayout, lay_out
 from gputop.ui.processes.cursor import Cursor
 from gputop.ui.processes.lines import RowPainter, heading, message, status
@@ -21,15 +21,15 @@ from gputop.ui.processes.listing.order import Order
 from gputop.ui.processes.listing.row import ProcessRow
 from gputop.ui.processes.listing.rows import ProcessRows, TableRows
 from gputop.ui.processes.mark import Mark
-from gputop.ui.processes.status import what_changed, what_is_beyond, what_is_shown, why_empty
+from gputop.ui.processes.status import changes_since_mark, empty_reason, rows_out_of_view, summary
 from gputop.ui.processes.tags import Tags, Targets, targets
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.toolkit.view import View
 
-_SIDEWAYS: Final = 8  # cells
-_WHEEL: Final = 3  # rows
-_STATUS_FROM: Final = 5  # lines of the widget from which on one is given to the status
+_SCROLL_CELLS: Final = 8  # cells
+_WHEEL_ROWS: Final = 3  # rows
+_STATUS_MIN_LINES: Final = 5  # lines of the widget from which on one is given to the status
 
 
 class ProcessTable(LineWidget):
@@ -82,7 +82,7 @@ class ProcessTable(LineWidget):
         self._cursor = Cursor()
         self._offset = 0  # cells the commands are scrolled
         self._pid_digits = 0  # these two never shrink
-        self._place_cells = 0
+        self._gpu_cells = 0
         self._painter: RowPainter | None = None
         self._uid = os.getuid()
         self.mark: Mark | None = None  # memory is told as the change since then
@@ -98,7 +98,7 @@ class ProcessTable(LineWidget):
         self._snapshot = snapshot
         self._arrange()
 
-    def know(self, annotations: Annotations) -> None:
+    def know(self, annotations: ProcessAnnotations) -> None:
         """Say of the processes what is known of them now."""
         if annotations != self._rows.annotations:
             self._rows.annotations = annotations
@@ -223,8 +223,8 @@ class ProcessTable(LineWidget):
         if painter is None:
             return
         longest = max((painter.command_width(row) for row in self._in_sight()), default=0)
-        most = max(0, -(-longest // _SIDEWAYS) * _SIDEWAYS) if longest > 0 else 0
-        offset = max(0, min(self._offset + direction * _SIDEWAYS, max(most, self._offset)))
+        most = max(0, -(-longest // _SCROLL_CELLS) * _SCROLL_CELLS) if longest > 0 else 0
+        offset = max(0, min(self._offset + direction * _SCROLL_CELLS, max(most, self._offset)))
         if offset != self._offset:
             self._offset = offset
             self._draw_all()
@@ -290,11 +290,11 @@ class ProcessTable(LineWidget):
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()
-        self._wheel(_WHEEL)
+        self._wheel(_WHEEL_ROWS)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         event.stop()
-        self._wheel(-_WHEEL)
+        self._wheel(-_WHEEL_ROWS)
 
     # -- rows
 
@@ -332,7 +332,7 @@ class ProcessTable(LineWidget):
             self._tags.update(listing)
             self._pid_digits = max(self._pid_digits, len(str(max(listing.known, default=0))))
             instances = (row for row in listing.rows if row.process.gpu_instance_id is not None)
-            self._place_cells = max(self._place_cells, *(len(place(row)) + row.dead for row in instances), 0)
+            self._gpu_cells = max(self._gpu_cells, *(len(gpu_label(row)) + row.dead for row in instances), 0)
             if self._cursor.follow(before.rows, listing.rows, self._body):
                 self.post_message(self.CursorMoved(self.cursor_row))
         self._draw_all()
@@ -356,7 +356,7 @@ class ProcessTable(LineWidget):
     def _body(self) -> int:
         """Lines for rows."""
         height = self.height
-        return max(0, height - (2 if height >= _STATUS_FROM else 1))
+        return max(0, height - (2 if height >= _STATUS_MIN_LINES else 1))
 
     @property
     def _layout(self) -> TableLayout:
@@ -368,11 +368,11 @@ class ProcessTable(LineWidget):
         return self._listing.rows[top : top + self._body]
 
     def _status(self, layout: TableLayout, view: View) -> Line:
-        said = what_is_shown(self._listing, self._filter, self._tags, self.cursor_row, layout, view)
+        said = summary(self._listing, self._filter, self._tags, self.cursor_row, layout, view)
         if self.mark is not None and self._snapshot is not None:
-            said = [*what_changed(self.mark, self._snapshot, view), *said]
+            said = [*changes_since_mark(self.mark, self._snapshot, view), *said]
         below = max(0, len(self._listing.rows) - self._cursor.top - self._body)
-        return status(layout.cells, said, what_is_beyond(self._cursor.top, below, view))
+        return status(layout.cells, said, rows_out_of_view(self._cursor.top, below, view))
 
     def _draw_all(self) -> None:
         snapshot, view, cells, height = self._snapshot, self._view, self.cells, self.height
@@ -381,7 +381,7 @@ class ProcessTable(LineWidget):
         body = self._body
         cursor = self._cursor
         cursor.keep_in_sight(len(self._listing.rows), body)
-        layout = lay_out(view.settings.columns, cells, self._order.column, self._pid_digits, self._place_cells)
+        layout = lay_out(view.settings.columns, cells, self._order.column, self._pid_digits, self._gpu_cells)
         painter = self._painter
         if painter is None or not painter.fits(layout, view, self._offset, self.mark):
             painter = self._painter = RowPainter(layout, view, self._offset, self._uid, self.mark)
@@ -392,8 +392,8 @@ class ProcessTable(LineWidget):
         for n, row in enumerate(self._in_sight(), cursor.top):
             lines.append(painter.line(row, at, n == cursor.at, tagged and tags.holds(row)))
         if not self._listing.rows and body:
-            lines.append(message(*why_empty(self._listing, snapshot), cells))
-        if height >= _STATUS_FROM:
+            lines.append(message(*empty_reason(self._listing, snapshot), cells))
+        if height >= _STATUS_MIN_LINES:
             lines += [()] * (height - 1 - len(lines))
             lines.append(self._status(layout, view))
         self.show(lines)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gputop.model import ProcessKey
 from gputop.signals.protocol import Target
-from gputop.ui.processes.listing.row import ProcessRow, added
+from gputop.ui.processes.listing.row import ProcessRow, sum_or_none
 from gputop.ui.processes.listing.rows import TableRows
 
 
@@ -83,10 +83,10 @@ def targets(listing: TableRows, tags: Tags, cursor: ProcessRow | None) -> Target
     tagged = tags.listed(listing)
     if not tagged and cursor is not None and cursor.gone:
         gone = Target(cursor.process_key)
-        return Targets(refused=((gone, f"exited {cursor.about.exited}: nothing is left to signal"),))
+        return Targets(refused=((gone, f"exited {cursor.annotation.exited}: nothing is left to signal"),))
     if not tagged and cursor is not None and cursor.is_group:
         group = Target(ProcessKey(len(cursor.pids), None))
-        return Targets(refused=((group, f"processes in {cursor.about.group}: Space tags them"),))
+        return Targets(refused=((group, f"processes in {cursor.annotation.group}: Space tags them"),))
     if not tagged and cursor is not None and cursor.is_launcher:
         launcher = Target(ProcessKey(cursor.process.pid, None))
         return Targets(refused=((launcher, "on no GPU itself: Space tags the processes under it"),))
@@ -115,7 +115,7 @@ def _target(listing: TableRows, pid: int) -> tuple[Target, str]:
         key=facts.key if facts is not None else ProcessKey(pid, None),
         user=facts.user if facts is not None else None,
         command=(facts.command or facts.name) if facts is not None else None,
-        memory_bytes=added(part.memory_bytes for part in parts),
+        memory_bytes=sum_or_none(part.memory_bytes for part in parts),
         gpu_uuids=tuple(dict.fromkeys(part.gpu_uuid for part in parts)),
     )
     exists = parts[0].exists if parts else False

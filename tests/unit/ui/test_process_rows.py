@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from gputop.leaks.report import DeadPid, LeakReport
 from gputop.model import GpuProcess, LeakVerdict, ProcessKey, RowKey, Snapshot, Verdict, replace
 from gputop.model.columns import COLUMNS
-from gputop.ui.processes.annotations import Annotations
-from gputop.ui.processes.cursor import Cursor, nearest
+from gputop.ui.processes.annotations import ProcessAnnotations
+from gputop.ui.processes.cursor import Cursor, closest_row
 from gputop.ui.processes.listing.filter import ProcessFilter
-from gputop.ui.processes.listing.order import SORT_EVERY, Order
+from gputop.ui.processes.listing.order import SORT_INTERVAL_SECONDS, Order
 from gputop.ui.processes.listing.row import ALL_GPUS, ProcessRow
 from gputop.ui.processes.listing.rows import ProcessRows, TableRows
 from gputop.ui.processes.mark import Mark
@@ -77,7 +77,7 @@ def test_values_that_change_at_every_tick_do_not_swap_rows_at_every_tick() -> No
     assert at(0.5, 10, 90) == [1, 2]
     assert at(1.0, 10, 90, process(3, sm_percent=100)) == [3, 1, 2]  # a new row finds its place at once
     assert at(1.5, 10, 90) == [1, 2]
-    assert at(SORT_EVERY, 10, 90) == [2, 1]
+    assert at(SORT_INTERVAL_SECONDS, 10, 90) == [2, 1]
 
 
 def test_a_value_that_becomes_known_takes_its_place_at_once() -> None:
@@ -350,20 +350,20 @@ def rows_of(*processes: GpuProcess) -> tuple[ProcessRow, ...]:
 
 def test_the_cursor_follows_its_row() -> None:
     old, new = rows_of(process(1), process(2), process(3)), rows_of(process(2), process(3))
-    assert nearest(old[1].key, 1, old, new) == 0
+    assert closest_row(old[1].key, 1, old, new) == 0
 
 
 def test_the_cursor_stays_when_the_start_time_becomes_known_and_when_the_process_dies() -> None:
     unread = rows_of(process(1), process(2, host=None))
     read = rows_of(process(1), process(2))
-    assert nearest(unread[1].key, 1, unread, read) == 1
-    assert nearest(read[1].key, 1, read, unread) == 1
+    assert closest_row(unread[1].key, 1, unread, read) == 1
+    assert closest_row(read[1].key, 1, read, unread) == 1
 
 
 def test_another_bearer_of_the_pid_is_another_process() -> None:
     old = rows_of(process(1), process(2, start_ticks=5), process(3))
     new = rows_of(process(2, start_ticks=6), process(3))
-    assert new[nearest(old[1].key, 1, old, new)].process.pid == 3
+    assert new[closest_row(old[1].key, 1, old, new)].process.pid == 3
 
 
 @pytest.mark.parametrize(("left", "expected"), [((1, 2, 4, 5), 4), ((1, 2, 5), 5), ((1, 2), 2), ((1,), 1), ((8, 9), 9)])
@@ -372,7 +372,7 @@ def test_when_the_row_vanishes_the_cursor_goes_to_the_nearest_that_was_there(
 ) -> None:
     old = rows_of(*(process(pid) for pid in range(1, 6)))
     new = rows_of(*(process(pid) for pid in left))
-    assert new[nearest(old[2].key, 2, old, new)].process.pid == expected
+    assert new[closest_row(old[2].key, 2, old, new)].process.pid == expected
 
 
 def test_folding_takes_the_cursor_from_a_gpu_line_to_its_sum() -> None:
@@ -381,7 +381,7 @@ def test_folding_takes_the_cursor_from_a_gpu_line_to_its_sum() -> None:
     old = rows.arrange(shot, ProcessFilter(), Order("pid")).rows
     rows.folded.add(1)
     new = rows.arrange(shot, ProcessFilter(), Order("pid")).rows
-    assert nearest(old[2].key, 2, old, new) == 0
+    assert closest_row(old[2].key, 2, old, new) == 0
 
 
 def test_the_cursor_returns_to_the_chosen_row_that_a_filter_hid() -> None:
@@ -520,12 +520,12 @@ def test_whose_a_dead_pid_was_is_what_filters_and_groups_go_by_too() -> None:
 
     def arranged(text: str, order: Order) -> TableRows:
         rows = ProcessRows()
-        rows.annotations = Annotations(report)
+        rows.annotations = ProcessAnnotations(report)
         return rows.arrange(shot, ProcessFilter.parse(text), order)
 
     assert pids(arranged("user:cv", Order())) == [9]
     assert pids(arranged("ddp", Order())) == [9]
-    groups = [row.about.group for row in arranged("", Order(group="user")).rows if row.about.group]
+    groups = [row.annotation.group for row in arranged("", Order(group="user")).rows if row.annotation.group]
     assert sorted(groups) == ["cv", "ml"]
 
 

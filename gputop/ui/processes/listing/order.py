@@ -8,16 +8,16 @@ from typing import Any, Final, NamedTuple
 
 from gputop.model.columns import COLUMNS
 from gputop.ui.processes.cells import SORT_KEYS
-from gputop.ui.processes.listing.node import ProcessNode
-from gputop.ui.processes.listing.row import ProcessRow, place_of
+from gputop.ui.processes.listing.entry import ProcessEntry
+from gputop.ui.processes.listing.row import ProcessRow, device_order
 from gputop.ui.processes.mark import Mark
 
-#: Seconds between two sortings. Values change at every tick; rows that swap as often cannot be read, or hit.
-SORT_EVERY: Final = 2.0
+#: Values change at every tick; rows that swap as often cannot be read, or hit.
+SORT_INTERVAL_SECONDS: Final = 2.0
 
-_Entry = tuple[ProcessNode, ProcessRow]
-_Rank = tuple[Any, tuple[Any, ...]]  # the value it is sorted by (None: unknown), and what breaks ties
-_NO_RANK: Final[_Rank] = (None, ())
+_Pair = tuple[ProcessEntry, ProcessRow]  # a row, and the entry it is of
+_SortValue = tuple[Any, tuple[Any, ...]]  # the value it is sorted by (None: unknown), and what breaks ties
+_NO_VALUE: Final[_SortValue] = (None, ())
 _value_of = operator.itemgetter(0)
 _tie_of = operator.itemgetter(1)
 
@@ -41,42 +41,42 @@ class Order(NamedTuple):
         return self.column == "gpu" and not self.tree and not self.group
 
 
-class Ranks:
-    """Sorts rows by what their values were when that was last due. New rows, and those whose value was unknown, find
-    their place at once."""
+class ThrottledSort:
+    """Sorts rows by their values of every :data:`SORT_INTERVAL_SECONDS`. New rows, and those whose value was unknown,
+    find their place at once."""
 
     def __init__(self) -> None:
-        self._ranks: dict[Any, _Rank] = {}
+        self._values: dict[Any, _SortValue] = {}
         self._sorted_by: tuple[str, Mark | None] = "", None
         self._at = 0.0
 
     def begin(self, order: Order, now: float) -> None:
-        """Forget how rows ranked where it is time to sort again, or to sort by another column. *now* in seconds."""
-        if (order.column, order.mark) != self._sorted_by or not 0 <= now - self._at < SORT_EVERY:
-            self._ranks.clear()
+        """Forget the values of the last sorting where it is time for another, or for another column. *now* in s."""
+        if (order.column, order.mark) != self._sorted_by or not 0 <= now - self._at < SORT_INTERVAL_SECONDS:
+            self._values.clear()
             self._sorted_by = order.column, order.mark
             self._at = now
 
-    def sort(self, entries: Iterable[_Entry], order: Order) -> list[_Entry]:
+    def sort(self, pairs: Iterable[_Pair], order: Order) -> list[_Pair]:
         """By the column, ties by memory (largest first), GPU and pid; rows of which the value is unknown are last."""
         key = _change_since(order.mark) if order.mark and order.column == "gpu_mem" else SORT_KEYS[order.column]
-        ranks = self._ranks
-        known: list[tuple[Any, tuple[Any, ...], _Entry]] = []
-        unknown: list[tuple[Any, tuple[Any, ...], _Entry]] = []
-        for entry in entries:
-            row = entry[1]
+        values = self._values
+        known: list[tuple[Any, tuple[Any, ...], _Pair]] = []
+        unknown: list[tuple[Any, tuple[Any, ...], _Pair]] = []
+        for pair in pairs:
+            row = pair[1]
             process = row.process
             name = (process.pid, process.gpu_uuid, process.gpu_instance_id, process.compute_instance_id)
-            value, tie = ranks.get(name, _NO_RANK)
+            value, tie = values.get(name, _NO_VALUE)
             if value is None:
                 value = key(row)
-                tie = (-(process.memory_bytes or 0), place_of(process), process.pid)
-                ranks[name] = value, tie
-            (unknown if value is None else known).append((value, tie, entry))
+                tie = (-(process.memory_bytes or 0), device_order(process), process.pid)
+                values[name] = value, tie
+            (unknown if value is None else known).append((value, tie, pair))
         unknown.sort(key=_tie_of)
         known.sort(key=_tie_of)
         known.sort(key=_value_of, reverse=order.descending)
-        return [ranked[2] for ranked in known] + [ranked[2] for ranked in unknown]
+        return [pair for _, _, pair in known] + [pair for _, _, pair in unknown]
 
 
 def _change_since(mark: Mark) -> Callable[[ProcessRow], int | None]:

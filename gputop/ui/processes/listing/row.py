@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from gputop.model import GpuProcess, HostFacts, ProcessKey, RowKey
-from gputop.ui.processes.annotations import NOTHING, Annotation
+from gputop.ui.processes.annotations import NO_ANNOTATION, ProcessAnnotation
 
 #: The GPU "UUID" of the line that sums a process over several GPUs.
 ALL_GPUS: Final = ""
 #: The "kind" of a process that is on no GPU and only stands above those it started.
 LAUNCHER: Final = ""
+
+
+#: Fields of a process that are shares of a GPU's time.
+_PERCENTAGES: Final = tuple(field.name for field in dataclasses.fields(GpuProcess) if field.name.endswith("_percent"))
 
 
 class ProcessRow(NamedTuple):
@@ -25,7 +30,7 @@ class ProcessRow(NamedTuple):
     facts: HostFacts | None = None  # of a dead process: the last known
     capacity_bytes: int | None = None  # memory of the GPU, MIG instance, or GPUs of a sum line
     parts: tuple[GpuProcess, ...] = ()
-    about: Annotation = NOTHING
+    annotation: ProcessAnnotation = NO_ANNOTATION
     is_part: bool = False
     branch: str = ""  # what the tree draws before the command
     folded: bool | None = None  # None: nothing to fold
@@ -52,19 +57,19 @@ class ProcessRow(NamedTuple):
     @property
     def dead(self) -> bool:
         """The driver lists the pid, the host does not have it."""
-        return self.process.exists is False and not self.about.exited
+        return self.process.exists is False and not self.annotation.exited
 
     @property
     def is_group(self) -> bool:
-        return bool(self.about.group)
+        return bool(self.annotation.group)
 
     @property
     def gone(self) -> bool:
         """It exited, nothing is left of it but this line."""
-        return bool(self.about.exited)
+        return bool(self.annotation.exited)
 
 
-def place_of(process: GpuProcess) -> tuple[int, int, int]:
+def device_order(process: GpuProcess) -> tuple[int, int, int]:
     """GPU, GPU instance, compute instance, to sort by."""
     instance, compute = process.gpu_instance_id, process.compute_instance_id
     return process.gpu_index, -1 if instance is None else instance, -1 if compute is None else compute
@@ -92,7 +97,7 @@ def find_row(rows: Sequence[ProcessRow], key: RowKey) -> int | None:
     return of_process
 
 
-def added(values: Iterable[int | None]) -> int | None:
+def sum_or_none(values: Iterable[int | None]) -> int | None:
     """The sum; None where one of them is unknown: a sum of the rest would be a figure nobody measured."""
     total = 0
     for value in values:
@@ -102,25 +107,23 @@ def added(values: Iterable[int | None]) -> int | None:
     return total
 
 
-def most(values: Iterable[int | None]) -> int | None:
+def max_or_none(values: Iterable[int | None]) -> int | None:
     """The largest of the known ones."""
     return max((value for value in values if value is not None), default=None)
 
 
-def summed(parts: Sequence[GpuProcess]) -> GpuProcess:
+def aggregate(parts: Sequence[GpuProcess]) -> GpuProcess:
     """One process over all its GPUs: memory added up, of activity the busiest GPU's."""
     first = parts[0]
     kinds = {kind for part in parts for kind in part.kind.split("+")}
+    busiest: dict[str, Any] = {name: max_or_none(getattr(part, name) for part in parts) for name in _PERCENTAGES}
     return GpuProcess(
         pid=first.pid,
         gpu_uuid=ALL_GPUS,
         kind="+".join(sorted(kinds)),
         gpu_index=min(part.gpu_index for part in parts),
-        memory_bytes=added(part.memory_bytes for part in parts),
-        sm_percent=most(part.sm_percent for part in parts),
-        memory_bandwidth_percent=most(part.memory_bandwidth_percent for part in parts),
-        encoder_percent=most(part.encoder_percent for part in parts),
-        decoder_percent=most(part.decoder_percent for part in parts),
+        memory_bytes=sum_or_none(part.memory_bytes for part in parts),
         exists=first.exists,
         host=first.host,
+        **busiest,
     )

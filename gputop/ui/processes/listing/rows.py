@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gputop.model import GpuProcess, HostFacts, Snapshot
-from gputop.ui.processes.annotations import Annotations
+from gputop.ui.processes.annotations import ProcessAnnotations
+from gputop.ui.processes.listing.entry import Capacities, ProcessEntry, memory_capacities
 from gputop.ui.processes.listing.filter import ProcessFilter, text_of
 from gputop.ui.processes.listing.groups import Groups
-from gputop.ui.processes.listing.node import Capacities, ProcessNode, capacities_of
-from gputop.ui.processes.listing.order import Order, Ranks
-from gputop.ui.processes.listing.row import ProcessRow, added
-from gputop.ui.processes.listing.tree import Tree, drawn_parts
+from gputop.ui.processes.listing.order import Order, ThrottledSort
+from gputop.ui.processes.listing.row import ProcessRow, sum_or_none
+from gputop.ui.processes.listing.tree import Tree, part_lines
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,7 +31,7 @@ class TableRows:
     def on_gpu(self, uuid: str) -> tuple[int, int | None]:
         """Processes on a GPU, filtered or not, and the memory they hold (None: unknown)."""
         there = [process for process in self.processes if process.gpu_uuid == uuid]
-        return len({process.pid for process in there}), added(process.memory_bytes for process in there)
+        return len({process.pid for process in there}), sum_or_none(process.memory_bytes for process in there)
 
     def of_pid(self, pid: int) -> list[GpuProcess]:
         """A process on all its GPUs, filtered or not."""
@@ -43,20 +43,20 @@ class ProcessRows:
 
     def __init__(self) -> None:
         self.folded: set[int] = set()  # pids, and numbers of groups
-        self.annotations = Annotations()
+        self.annotations = ProcessAnnotations()
         self.exited: tuple[ProcessRow, ...] = ()  # what exited lately: shown after all others
         self._listing = TableRows()
         self._made_of: tuple[Any, ...] = ()
         self._known: dict[int, HostFacts | None] = {}
-        self._nodes: dict[int, ProcessNode] = {}
-        self._ranks = Ranks()
+        self._entries: dict[int, ProcessEntry] = {}
+        self._sort = ThrottledSort()
         self._tree = Tree()
         self._groups = Groups()
         self._capacities: Capacities = {}
 
     def arrange(self, snapshot: Snapshot, filter_: ProcessFilter, order: Order) -> TableRows:
         """The rows of *snapshot*. Gives the last listing again where nothing it is made of changed."""
-        capacities = capacities_of(snapshot)
+        capacities = memory_capacities(snapshot)
         if capacities != self._capacities:
             self._capacities = capacities
         made_of = (self._capacities, filter_, order, frozenset(self.folded), id(self.annotations), self.exited)
@@ -71,21 +71,21 @@ class ProcessRows:
             else:
                 group.append(process)
         self._learn(groups)
-        nodes = self._filtered(groups, filter_)
-        self._ranks.begin(order, snapshot.taken_at)
+        entries = self._filtered(groups, filter_)
+        self._sort.begin(order, snapshot.taken_at)
         if order.group:
-            ordered = self._ranks.sort([(node, node.row) for node in nodes], order)
-            rows = self._groups.rows([node for node, _ in ordered], order, self.folded, self.annotations.stragglers)
+            ordered = self._sort.sort([(entry, entry.row) for entry in entries], order)
+            rows = self._groups.rows([entry for entry, _ in ordered], order, self.folded, self.annotations.stragglers)
         elif order.tree:
-            ordered = self._ranks.sort([(node, node.row) for node in nodes], order)
-            rows = self._tree.rows([node for node, _ in ordered], self.folded)
+            ordered = self._sort.sort([(entry, entry.row) for entry in entries], order)
+            rows = self._tree.rows([entry for entry, _ in ordered], self.folded)
         else:
-            rows = self._flat(nodes, order)
+            rows = self._flat(entries, order)
         self._listing = TableRows(
             (*rows, *self._exited(filter_)),
             snapshot.processes,
             len(groups),
-            {node.pid: node.row for node in nodes},
+            {entry.pid: entry.row for entry in entries},
             self._known,
         )
         return self._listing
@@ -108,41 +108,43 @@ class ProcessRows:
             now[pid] = process.host if process.host is not None or process.exists is not False else before.get(pid)
         self._known = now
 
-    def _filtered(self, groups: Mapping[int, list[GpuProcess]], filter_: ProcessFilter) -> list[ProcessNode]:
-        before, known, capacities, of = self._nodes, self._known, self._capacities, self.annotations.of
+    def _filtered(self, groups: Mapping[int, list[GpuProcess]], filter_: ProcessFilter) -> list[ProcessEntry]:
+        before, known, capacities, of = self._entries, self._known, self._capacities, self.annotations.of
         some_parts, words = bool(filter_.part_tests), bool(filter_.word_tests)
         some = words or bool(filter_.process_tests)
-        nodes: list[ProcessNode] = []
-        now: dict[int, ProcessNode] = {}
+        entries: list[ProcessEntry] = []
+        now: dict[int, ProcessEntry] = {}
         for pid, parts in groups.items():
             if some_parts:
                 parts = [part for part in parts if filter_.keeps_part(part)]
                 if not parts:
                     continue
             facts = known[pid]
-            old = node = before.get(pid)
-            about = of(parts[0].key if facts is None else facts.key, parts[0].exists is False)
-            if node is None or not node.same(parts, facts, capacities, about):
-                node = ProcessNode(parts, facts, capacities, about)
-            now[pid] = node
-            text = node.search_text(old) if words else ""
-            if some and not filter_.keeps(node.row.process, node.known, node.row.capacity_bytes, text):
+            old = entry = before.get(pid)
+            annotation = of(parts[0].key if facts is None else facts.key, parts[0].exists is False)
+            if entry is None or not entry.is_made_of(parts, facts, capacities, annotation):
+                entry = ProcessEntry(parts, facts, capacities, annotation)
+            now[pid] = entry
+            text = entry.search_text(old) if words else ""
+            if some and not filter_.keeps(entry.row.process, entry.known, entry.row.capacity_bytes, text):
                 continue
-            nodes.append(node)
-        self._nodes = now
-        return nodes
+            entries.append(entry)
+        self._entries = now
+        return entries
 
-    def _flat(self, nodes: Iterable[ProcessNode], order: Order) -> list[ProcessRow]:
+    def _flat(self, entries: Iterable[ProcessEntry], order: Order) -> list[ProcessRow]:
         if order.by_gpu:
-            plain = [(node, node.draw(row, False)) for node in nodes for row in node.part_rows or (node.row,)]
-            return [row for _, row in self._ranks.sort(plain, order)]
+            plain = [
+                (entry, entry.shown_as(row, False)) for entry in entries for row in entry.part_rows or (entry.row,)
+            ]
+            return [row for _, row in self._sort.sort(plain, order)]
         rows: list[ProcessRow] = []
-        for node, row in self._ranks.sort([(node, node.row) for node in nodes], order):
-            if not node.part_rows:
+        for entry, row in self._sort.sort([(entry, entry.row) for entry in entries], order):
+            if not entry.part_rows:
                 rows.append(row)
                 continue
-            folded = node.pid in self.folded
-            rows.append(node.draw(row, False, folded=folded))
+            folded = entry.pid in self.folded
+            rows.append(entry.shown_as(row, False, folded=folded))
             if not folded:
-                rows += drawn_parts(node)
+                rows += part_lines(entry)
         return rows

@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from gputop.model import replace
-from gputop.ui.processes.listing.node import ProcessNode
-from gputop.ui.processes.listing.row import LAUNCHER, ProcessRow, added, summed
+from gputop.ui.processes.listing.entry import ProcessEntry
+from gputop.ui.processes.listing.row import LAUNCHER, ProcessRow, aggregate, sum_or_none
 
-_BRANCH_MOST: Final = 24  # cells
+_BRANCH_MAX_CELLS: Final = 24  # cells
 
 
 class Tree:
@@ -20,20 +20,20 @@ class Tree:
     def __init__(self) -> None:
         self._launchers: dict[int, ProcessRow] = {}  # by pid, of the last snapshot
 
-    def rows(self, ordered: Sequence[ProcessNode], folded: Collection[int]) -> list[ProcessRow]:
+    def rows(self, ordered: Sequence[ProcessEntry], folded: Collection[int]) -> list[ProcessRow]:
         """The rows of *ordered*, siblings in that order. What hangs under *folded* pids is left out."""
-        by_pid = {node.pid: node for node in ordered}
-        children: dict[int, list[ProcessNode]] = {}
-        launched: dict[int, list[ProcessNode]] = {}
-        roots: list[ProcessNode] = []
-        for node in ordered:
-            parent = _parent(node, by_pid)
+        by_pid = {entry.pid: entry for entry in ordered}
+        children: dict[int, list[ProcessEntry]] = {}
+        launched: dict[int, list[ProcessEntry]] = {}
+        roots: list[ProcessEntry] = []
+        for entry in ordered:
+            parent = _parent(entry, by_pid)
             if parent is not None:
-                children.setdefault(parent, []).append(node)
+                children.setdefault(parent, []).append(entry)
                 continue
-            roots.append(node)
-            if node.facts is not None and (node.facts.parent_pid or 0) > 1 and node.facts.parent_pid not in by_pid:
-                launched.setdefault(node.facts.parent_pid or 0, []).append(node)
+            roots.append(entry)
+            if entry.facts is not None and (entry.facts.parent_pid or 0) > 1 and entry.facts.parent_pid not in by_pid:
+                launched.setdefault(entry.facts.parent_pid or 0, []).append(entry)
         walk = _Walk(children, folded)
         launchers: dict[int, ProcessRow] = {}
         for root in roots:
@@ -45,70 +45,72 @@ class Tree:
                 launchers[pid] = self._launcher(pid, together)
                 walk.launcher(launchers[pid], together)
         if len(walk.seen) < len(ordered):  # facts read at different times made a ring of parents: no root leads there
-            for node in ordered:
-                walk.down(node)
+            for entry in ordered:
+                walk.down(entry)
         self._launchers = launchers
         return walk.rows
 
-    def _launcher(self, pid: int, nodes: Sequence[ProcessNode]) -> ProcessRow:
+    def _launcher(self, pid: int, entries: Sequence[ProcessEntry]) -> ProcessRow:
         """The line of a parent on no GPU; the same object as the last time where its children are the same."""
-        parts = tuple(part for node in nodes for part in node.parts)
+        parts = tuple(part for entry in entries for part in entry.parts)
         old = self._launchers.get(pid)
         if old is not None and len(old.parts) == len(parts) and all(map(operator.is_, old.parts, parts)):
             return old
-        process = replace(summed(parts), pid=pid, kind=LAUNCHER, exists=True, host=None)
-        return ProcessRow(process, None, added(node.row.capacity_bytes for node in nodes), parts, folded=False)
+        process = replace(aggregate(parts), pid=pid, kind=LAUNCHER, exists=True, host=None)
+        return ProcessRow(
+            process, None, sum_or_none(entry.row.capacity_bytes for entry in entries), parts, folded=False
+        )
 
 
 class _Walk:
     """Down the tree, once."""
 
-    def __init__(self, children: Mapping[int, list[ProcessNode]], folded: Collection[int]) -> None:
+    def __init__(self, children: Mapping[int, list[ProcessEntry]], folded: Collection[int]) -> None:
         self.children = children
         self.folded = folded
         self.seen: set[int] = set()
         self.rows: list[ProcessRow] = []
 
-    def launcher(self, row: ProcessRow, nodes: Sequence[ProcessNode]) -> None:
-        """Append the line of *nodes*' parent, and them under it."""
+    def launcher(self, row: ProcessRow, entries: Sequence[ProcessEntry]) -> None:
+        """Append the line of *entries*' parent, and them under it."""
         if row.process.pid in self.folded:
-            self.rows.append(row._replace(folded=True, hidden=self._fold(nodes)))
+            self.rows.append(row._replace(folded=True, hidden=self._fold(entries)))
             return
         self.rows.append(row)
-        for n, node in enumerate(nodes, 1):
-            self.down(node, *(("└ ", "  ") if n == len(nodes) else ("├ ", "│ ")))
+        for n, entry in enumerate(entries, 1):
+            self.down(entry, *(("└ ", "  ") if n == len(entries) else ("├ ", "│ ")))
 
-    def down(self, root: ProcessNode, branch: str = "", below: str = "") -> None:
+    def down(self, root: ProcessEntry, branch: str = "", below: str = "") -> None:
         """Append the rows of *root* and all below it that were not seen yet."""
         seen, rows = self.seen, self.rows
         stack = [(root, branch, below)]
         while stack:
-            node, branch, below = stack.pop()
-            pid = node.pid
+            entry, branch, below = stack.pop()
+            pid = entry.pid
             if pid in seen:
                 continue
             seen.add(pid)
             mine = self.children.get(pid)
-            if mine is None and not node.part_rows:
-                rows.append(node.draw(node.row, False, branch))
+            if mine is None and not entry.part_rows:
+                rows.append(entry.shown_as(entry.row, False, branch))
                 continue
             mine = [child for child in mine or () if child.pid not in seen]
-            if not mine and not node.part_rows:
-                rows.append(node.draw(node.row, False, branch))
+            if not mine and not entry.part_rows:
+                rows.append(entry.shown_as(entry.row, False, branch))
                 continue
             folded = pid in self.folded
             hidden = self._fold(mine) if folded else 0
-            rows.append(node.draw(node.row, False, branch, folded, hidden))
+            rows.append(entry.shown_as(entry.row, False, branch, folded, hidden))
             if folded:
                 continue
-            rows += drawn_parts(node, below, last=not mine)
-            below = below[-_BRANCH_MOST:]
+            rows += part_lines(entry, below, last=not mine)
+            below = below[-_BRANCH_MAX_CELLS:]
             for n, child in enumerate(reversed(mine)):
                 stack.append((child, below + ("└ " if n == 0 else "├ "), below + ("  " if n == 0 else "│ ")))
 
-    def _fold(self, nodes: Sequence[ProcessNode]) -> int:
-        """Mark *nodes* and all below them as seen; how many that are."""
-        stack, count = list(nodes), 0
+    def _fold(self, entries: Sequence[ProcessEntry]) -> int:
+        """Mark *entries* and all below them as seen; how many that are."""
+        stack, count = list(entries), 0
         while stack:
             pid = stack.pop().pid
             if pid not in self.seen:
@@ -118,16 +120,19 @@ class _Walk:
         return count
 
 
-def drawn_parts(node: ProcessNode, below: str = "", last: bool = True) -> list[ProcessRow]:
+def part_lines(entry: ProcessEntry, below: str = "", last: bool = True) -> list[ProcessRow]:
     """The lines under a sum line, if it is one; *last*: nothing else follows under it."""
-    end = len(node.part_rows) - 1
-    return [node.draw(row, True, below + ("└ " if last and n == end else "├ ")) for n, row in enumerate(node.part_rows)]
+    end = len(entry.part_rows) - 1
+    return [
+        entry.shown_as(row, True, below + ("└ " if last and n == end else "├ "))
+        for n, row in enumerate(entry.part_rows)
+    ]
 
 
-def _parent(node: ProcessNode, by_pid: Mapping[int, ProcessNode]) -> int | None:
+def _parent(entry: ProcessEntry, by_pid: Mapping[int, ProcessEntry]) -> int | None:
     """The parent's pid where it is listed too, and is not a later bearer of that pid."""
-    facts = node.facts
-    if facts is None or facts.parent_pid is None or facts.parent_pid == node.pid:
+    facts = entry.facts
+    if facts is None or facts.parent_pid is None or facts.parent_pid == entry.pid:
         return None
     parent = by_pid.get(facts.parent_pid)
     if parent is None:
