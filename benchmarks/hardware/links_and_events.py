@@ -151,7 +151,7 @@ def illegal(watch: Watch) -> dict[str, Any]:
     watch.snapshots(1.5)
     assert watch.poller.latest is not None
     heard = [
-        (gpu.index, xid.code, xid.words, round(xid.at - before, 2))
+        (gpu.index, xid.code, xid.message, round(xid.at - before, 2))
         for gpu in watch.poller.latest.gpus
         for xid in gpu.xids
     ]

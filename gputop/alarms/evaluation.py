@@ -181,7 +181,7 @@ class Evaluation:
         for gpu in gpus.values():
             for xid in {xid.code: xid for xid in gpu.xids if clause.codes is None or xid.code in clause.codes}.values():
                 fresh = at - xid.at < XID_SECONDS
-                message = f"Xid {xid.code}: {xid.words}" if fresh else no_more(xid)
+                message = f"Xid {xid.code}: {xid.message}" if fresh else no_more(xid)
                 yield f"{gpu.uuid}/xid {xid.code}", Observation(fresh, fresh, gpu, xid=xid, message=message)
 
     # -- processes that are to be gone

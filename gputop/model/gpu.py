@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from gputop.model.json_key import formerly
+
 
 class Severity(enum.IntEnum):
     """How bad something is; each has a word or sign of its own on the screen, never colour alone."""
@@ -19,7 +21,7 @@ class Severity(enum.IntEnum):
 
 class EventReason(NamedTuple):
     bit: int
-    words: str
+    label: str
     severity: Severity
 
 
@@ -109,7 +111,7 @@ class GpuFacts:
     rows_remapped_uncorrected: int | None = None
     rows_remap_pending: bool | None = None
     rows_remap_failed: bool | None = None
-    recovery_action: str | None = None  # in words, None where none is asked for
+    recovery_action: str | None = None  # what the driver asks for ("reset the GPU"), None where it asks for none
 
     nvlinks: tuple[NvLink, ...] = ()
 
@@ -136,7 +138,7 @@ class Xid:
 
     at: float
     code: int
-    words: str
+    message: str = field(metadata=formerly("words"))
     severity: Severity
 
 
@@ -153,7 +155,7 @@ class Gpu:
     name: str
     read_at: float  # when these values were read
     pci_bus_id: str | None = None
-    error: str | None = None  # in words, with what to do
+    error: str | None = None  # a sentence that says what to do
     late: bool = False  # a driver call for it takes too long; the values are those of read_at
     asleep: bool = False  # a laptop's sleeping GPU, left asleep (sysfs power/runtime_status)
 

@@ -1,7 +1,7 @@
 """A snapshot as one JSON object.
 
-Keys are the model's field names, so they carry their units. Not known is ``null``; there is no NaN. Times are seconds
-since the epoch.
+Keys are the model's field names (but see ``gputop.model.json_key``), so they carry their units. Not known is ``null``;
+there is no NaN. Times are seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from gputop.model import Gpu, GpuProcess, MigInstance, Snapshot, memory_breakdown
+from gputop.model.json_key import json_key
 
 #: Fields that appear under another name or in another form.
 _GPU_OWN: Final = frozenset(("event_reasons_mask", "mig"))
@@ -50,7 +51,7 @@ def _gpu(gpu: Gpu, processes: Iterable[GpuProcess]) -> dict[str, Any]:
     plain["memory_shared_bytes"] = parts.shared
     reasons = gpu.event_reasons
     plain["fan_percent"] = gpu.fan_percent
-    plain["event_reasons"] = None if reasons is None else [reason.words for reason in reasons]
+    plain["event_reasons"] = None if reasons is None else [reason.label for reason in reasons]
     plain["mig"] = [_instance(mig) for mig in gpu.mig]
     return plain
 
@@ -95,7 +96,7 @@ def _process(process: GpuProcess, instances: dict[tuple[str, int, int], str]) ->
 
 def _fields(value: Any, leave_out: frozenset[str] = frozenset()) -> dict[str, Any]:
     return {
-        field.name: _plain(getattr(value, field.name))
+        json_key(field): _plain(getattr(value, field.name))
         for field in dataclasses.fields(value)
         if field.name not in leave_out
     }

@@ -58,7 +58,7 @@ def _reasons(gpu: Gpu) -> Iterable[tuple[tuple[str, ...], float | None]]:
     mask = gpu.event_reasons_mask
     if mask is None:
         return ()
-    return [((reason.words.lower().replace(" ", "_"),), float(bool(mask & reason.bit))) for reason in EVENT_REASONS]
+    return [((reason.label.lower().replace(" ", "_"),), float(bool(mask & reason.bit))) for reason in EVENT_REASONS]
 
 
 _GAUGES: Final = (

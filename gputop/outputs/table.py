@@ -140,7 +140,7 @@ class _PlainTable:
         """What the second line of a GPU says, and how bad that is."""
         reasons = [reason for reason in gpu.event_reasons or () if reason.severity > Severity.NORMAL]
         worst = max((reason.severity for reason in reasons), default=Severity.NORMAL)
-        details = [("! " if reason.severity > Severity.INFO else "") + reason.words for reason in reasons]
+        details = [("! " if reason.severity > Severity.INFO else "") + reason.label for reason in reasons]
         if gpu.asleep:
             details.append("asleep, left asleep")
         if gpu.performance_state is not None:
@@ -157,7 +157,7 @@ class _PlainTable:
             details.append(f"fan {gpu.fan_percent}%")
         if gpu.memory_unattributed_bytes and gpu.memory_unattributed_bytes >= 256 * units.MIB:
             details.append(f"{self.size(gpu.memory_unattributed_bytes)} held by no listed process")
-        details += [f"Xid {xid.code}: {xid.words}" for xid in gpu.xids[-2:]]
+        details += [f"Xid {xid.code}: {xid.message}" for xid in gpu.xids[-2:]]
         details += gpu.notes
         return worst, details
 

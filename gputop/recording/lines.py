@@ -18,6 +18,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from gputop.model import Gpu, GpuFacts, GpuProcess, HostFacts, Snapshot
+from gputop.model.json_key import json_key
 
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -43,7 +44,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(entry) for entry in value]
     return {
-        field.name: _plain(cell)
+        json_key(field): _plain(cell)
         for field in dataclasses.fields(value)
         if (cell := getattr(value, field.name)) is None or cell != _default(field)
     }
@@ -91,11 +92,12 @@ def _or_none(read: Reader) -> Reader:
 
 def _dataclass_reader(class_: Any) -> Reader:
     hints = typing.get_type_hints(class_)
-    readers = {field.name: _reader(hints[field.name]) for field in dataclasses.fields(class_)}
+    readers = {json_key(field): (field.name, _reader(hints[field.name])) for field in dataclasses.fields(class_)}
 
     def read(value: dict[str, Any]) -> Any:
         # A field this gputop does not know was added by a later one: it can be left out.
-        return class_(**{name: readers[name](cell) for name, cell in value.items() if name in readers})
+        known = [(*readers[key], cell) for key, cell in value.items() if key in readers]
+        return class_(**{name: read_cell(cell) for name, read_cell, cell in known})
 
     return read
 

@@ -131,7 +131,7 @@ class Journal:
         for xid in gpu.xids:
             if xid.at > self._xids.get(gpu.uuid, 0.0):
                 self._xids[gpu.uuid] = xid.at
-                add(Kind.XID, f"Xid {xid.code}: {xid.words}", xid.severity, xid.at)
+                add(Kind.XID, f"Xid {xid.code}: {xid.message}", xid.severity, xid.at)
         if gpu.error is not None:
             if before is None or before.error is None:
                 add(Kind.LOST, gpu.error, Severity.CRITICAL)
@@ -145,7 +145,7 @@ class Journal:
                 seen = self._throttled.get((gpu.uuid, reason.bit))
                 self._throttled[gpu.uuid, reason.bit] = now
                 if seen is None or now - seen > THROTTLE_PAUSE:
-                    add(Kind.THROTTLE, f"clocks held down: {reason.words}", reason.severity)
+                    add(Kind.THROTTLE, f"clocks held down: {reason.label}", reason.severity)
         for quantity, value, unit in _measured(gpu):
             self._cross(gpu, quantity, value, unit, settings, now, first)
 

@@ -111,7 +111,7 @@ class HelpScreen(ScrollingPage[None]):
         reasons = [
             line
             for reason in EVENT_REASONS
-            for line in _entry(reason.words, f"{_REASONS[reason.bit]} ({_SEVERITY[reason.severity][0]})", cells, 16,
+            for line in _entry(reason.label, f"{_REASONS[reason.bit]} ({_SEVERITY[reason.severity][0]})", cells, 16,
                                _SEVERITY[reason.severity][1])
         ]  # fmt: skip
         letters = [

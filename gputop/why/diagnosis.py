@@ -177,7 +177,7 @@ def _health(gpu: Gpu) -> Iterable[str]:
     reasons = [reason for reason in gpu.event_reasons or () if reason.severity > Severity.NORMAL]
     for reason in reasons:
         normal = " (normal at full load)" if reason.severity is Severity.INFO else ""
-        yield f"clocks held down: {reason.words}{normal}"
+        yield f"clocks held down: {reason.label}{normal}"
     if gpu.event_reasons is None:
         yield "the driver does not say why the clocks are what they are"
     elif not reasons:
@@ -186,7 +186,7 @@ def _health(gpu: Gpu) -> Iterable[str]:
         margin = gpu.temperature_margin_celsius
         yield f"{gpu.temperature_celsius} °C" + (f", {margin} below its limit" if margin is not None else "")
     if gpu.xids:
-        yield f"Xid {gpu.xids[-1].code}: {gpu.xids[-1].words}"
+        yield f"Xid {gpu.xids[-1].code}: {gpu.xids[-1].message}"
     if gpu.facts.recovery_action:
         yield gpu.facts.recovery_action
 
@@ -228,7 +228,7 @@ def _advice(
         said = True
     bad = [reason for reason in gpu.event_reasons or () if reason.severity >= Severity.WARNING]
     if bad:
-        yield f"Clocks are held down by {bad[0].words}: look at cooling and power supply."
+        yield f"Clocks are held down by {bad[0].label}: look at cooling and power supply."
         yield f"$ nvidia-smi -i {gpu.index} -q -d PERFORMANCE,TEMPERATURE,POWER"
         said = True
     if not said:

@@ -174,7 +174,7 @@ class GpuText:
         spans: list[Span] = []
         for reason in reasons:
             style, suffix = _SEVERITY[reason.severity]
-            spans += [(", ", "dim")] * bool(spans) + [(reason.words + suffix, style)]
+            spans += [(", ", "dim")] * bool(spans) + [(reason.label + suffix, style)]
         free: list[Span] = [("none: nothing holds the clocks down", "dim")]
         return [*lines, spread("reasons", spans or free), *self._timeline(cells)]
 
@@ -191,7 +191,7 @@ class GpuText:
         lines = []
         for reason in event_reasons(seen) or ():
             text = "".join([" " if mask < 0 else full if mask & reason.bit else track for mask in masks])
-            lines.append(spread(f"  {reason.words}", [(text, _SEVERITY[reason.severity][0])]))
+            lines.append(spread(f"  {reason.label}", [(text, _SEVERITY[reason.severity][0])]))
         return [*lines, spread("", [("2 s a cell, the newest at the right", "dim")])] if lines else []
 
     def _temperature(self, gpu: Gpu, cells: int) -> list[Line]:
@@ -304,7 +304,7 @@ class GpuText:
         for xid in reversed(gpu.xids):
             at = units.clock(xid.at)
             style = _SEVERITY[xid.severity][0]
-            for n, part in enumerate(wrap(xid.words, max(8, cells - 18))):
+            for n, part in enumerate(wrap(xid.message, max(8, cells - 18))):
                 head = (f"{at}  {xid.code:>4}   " if not n else " " * 17, style)
                 lines.append((head, (part, "text")))
         return lines

@@ -115,7 +115,7 @@ def remarks(gpu: Gpu, settings: Settings, now: float, alarms: Iterable[str] = ()
         if now - xid.at < XID_SHOWN_SECONDS:
             found.append(
                 Remark(
-                    xid.severity, f"Xid {xid.code} {units.duration(now - xid.at)} ago: {xid.words}", f"Xid {xid.code}"
+                    xid.severity, f"Xid {xid.code} {units.duration(now - xid.at)} ago: {xid.message}", f"Xid {xid.code}"
                 )
             )
             break
@@ -131,7 +131,7 @@ def remarks(gpu: Gpu, settings: Settings, now: float, alarms: Iterable[str] = ()
     heat = temperature_severity(gpu, settings)
     if heat >= Severity.WARNING:
         found.append(Remark(heat, "at its temperature limit" if heat is Severity.CRITICAL else "hot", "hot"))
-    found += [Remark(reason.severity, reason.words, reason.words) for reason in gpu.event_reasons or ()]
+    found += [Remark(reason.severity, reason.label, reason.label) for reason in gpu.event_reasons or ()]
     return sorted(found, key=lambda remark: -remark.severity)
 
 

@@ -20,7 +20,7 @@ import zstandard
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from gputop.model import Gpu, GpuProcess, HostFacts, ProcessKey, Snapshot
+from gputop.model import Gpu, GpuProcess, HostFacts, ProcessKey, Severity, Snapshot, Xid
 from gputop.outputs import recorder as recorder_module
 from gputop.outputs.recorder import Recorder, RecordingError, Rotation, rotated
 from gputop.recording.container import NotARecording
@@ -131,6 +131,16 @@ def test_not_known_in_numbers_is_recorded_too() -> None:
     reader.read(LineWriter().line(Snapshot(EPOCH, gpus=(Gpu(0, "a", "b", EPOCH, power_watts=math.nan),))))
     watts = reader.snapshot().gpus[0].power_watts
     assert watts is not None and math.isnan(watts)
+
+
+def test_a_field_renamed_since_the_first_recordings_keeps_its_key() -> None:
+    """Older recordings are read, and an older gputop reads ours."""
+    gpu = Gpu(0, "a", "b", EPOCH, xids=(Xid(EPOCH, 79, "GPU has fallen off the bus", Severity.CRITICAL),))
+    line = LineWriter().line(Snapshot(EPOCH, gpus=(gpu,)))
+    assert b'"words":"GPU has fallen off the bus"' in line and b'"message"' not in line
+    reader = LineReader()
+    reader.read(line)
+    assert reader.snapshot().gpus == (gpu,)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def test_an_xid_is_shown_at_its_gpu_with_words(driver: SimulatedDriver) -> None:
         assert source.read(0).gpu.xids == ()
         first, second = source.read(1).gpu.xids
     assert (first.code, first.severity) == (31, Severity.WARNING)
-    assert "page fault" in first.words
+    assert "page fault" in first.message
     assert (second.code, second.severity) == (79, Severity.CRITICAL)
     assert before <= first.at <= second.at <= time.time()
 
@@ -37,7 +37,7 @@ def test_an_xid_is_shown_at_its_gpu_with_words(driver: SimulatedDriver) -> None:
 )  # fmt: skip
 def test_every_xid_has_words_and_a_severity(code: int, severity: Severity) -> None:
     event = xid(code, 1.0)
-    assert event.severity is severity and len(event.words) > 10
+    assert event.severity is severity and len(event.message) > 10
 
 
 def test_an_instance_is_named(driver: SimulatedDriver) -> None:
@@ -46,7 +46,7 @@ def test_an_instance_is_named(driver: SimulatedDriver) -> None:
         source.wait_events(0.01)
         driver.xid(0, 43, gi=3, ci=0)
         source.wait_events(0.05)
-        assert "GPU instance 3" in source.read(0).gpu.xids[0].words
+        assert "GPU instance 3" in source.read(0).gpu.xids[0].message
 
 
 def test_the_newest_are_kept(driver: SimulatedDriver) -> None:

@@ -47,7 +47,7 @@ def test_scripted_values_come_out_exactly(driver: SimulatedDriver) -> None:
     assert (read.power_watts, read.power_instant_watts, read.power_limit_watts) == (694.25, 727.5, 700.0)
     assert (read.clock_sm_mhz, read.clock_memory_mhz, read.clock_video_mhz) == (1665, 3201, 1500)
     assert read.performance_state == 2
-    assert [reason.words for reason in read.event_reasons or ()] == ["HW thermal", "power cap"]
+    assert [reason.label for reason in read.event_reasons or ()] == ["HW thermal", "power cap"]
     assert read.fans_percent == (41, 55, 0)
     assert read.fan_percent == 55
 

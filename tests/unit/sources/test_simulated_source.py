@@ -257,7 +257,7 @@ def test_a_full_h200_draws_its_limit_and_says_so() -> None:
     hottest = 0
     for readings in steps(made, clock, 60.0, 0.5):
         gpu = readings[0].gpu
-        words += [reason.words for reason in gpu.event_reasons or ()]
+        words += [reason.label for reason in gpu.event_reasons or ()]
         hottest = max(hottest, gpu.temperature_celsius or 0)
         assert gpu.power_limit_watts == 700.0
     assert words.count("power cap") > 60
@@ -389,7 +389,7 @@ def test_hot_gpus_throttle_and_report_xids_ecc_errors_and_a_pending_remap() -> N
     made, clock = machine("hot")
     words: set[str] = set()
     for readings in steps(made, clock, 240.0, 1.0):
-        words |= {reason.words for reading in readings for reason in reading.gpu.event_reasons or ()}
+        words |= {reason.label for reading in readings for reason in reading.gpu.event_reasons or ()}
     assert {"SW thermal", "HW slowdown", "HW thermal"} <= words
     gpus = [reading.gpu for reading in sweep(made)]
     assert {xid.code for gpu in gpus for xid in gpu.xids} == {31, 43, 63, 94}

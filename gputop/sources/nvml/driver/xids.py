@@ -48,5 +48,5 @@ _MEANING: Final = {
 
 def xid(code: int, at: float, where: str = "") -> Xid:
     """An Xid that arrived at *at* (epoch seconds); *where* names a MIG instance."""
-    words, severity = _MEANING.get(code, ("see NVIDIA's Xid catalogue", Severity.WARNING))
-    return Xid(at=at, code=code, words=f"{where}: {words}" if where else words, severity=severity)
+    message, severity = _MEANING.get(code, ("see NVIDIA's Xid catalogue", Severity.WARNING))
+    return Xid(at=at, code=code, message=f"{where}: {message}" if where else message, severity=severity)
