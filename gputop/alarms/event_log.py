@@ -32,9 +32,23 @@ class EventLog:
             if not self._json and os.fstat(descriptor).st_size == 0:
                 text = _row(FACTS) + text
             if text:
-                os.write(descriptor, text.encode())  # one write: a line is whole or not there
+                _write_whole(descriptor, text.encode())
         finally:
             os.close(descriptor)
+
+
+def _write_whole(descriptor: int, row: bytes) -> None:
+    """One write, so that rows of several writers do not mix. Where a full disk takes only the beginning of a row, that
+    is cut off again, or the next row would join it. Raises OSError."""
+    written = 0
+    try:
+        while written < len(row):
+            written += os.write(descriptor, row[written:])
+    except OSError:
+        size = os.fstat(descriptor).st_size
+        if written and size and size == os.lseek(descriptor, 0, os.SEEK_CUR):  # no other writer came after it
+            os.ftruncate(descriptor, size - written)
+        raise
 
 
 def _row(cells: Any) -> str:

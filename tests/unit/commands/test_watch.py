@@ -6,7 +6,9 @@ import contextlib
 import csv
 import http.server
 import json
+import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -390,6 +392,49 @@ def test_a_csv_goes_on_after_a_restart_and_a_rotation(tmp_path: Path) -> None:
     path.rename(tmp_path / "a.csv.1")
     log.put(facts(event, "gpu01"))
     assert len(list(csv.DictReader(path.open()))) == 1
+
+
+@pytest.fixture(params=["a file system that is full", "a file that may not grow"])
+def full_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Path, Callable[[], None]]]:
+    """A folder in which some KiB can be written, and what makes room. As a limit of the process it needs no root."""
+    if "system" not in request.param:
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (5000, hard))
+        yield tmp_path, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        return
+    mount = ["mount", "-t", "tmpfs", "-o", "size=16k", "gputop-test", str(tmp_path)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("no tmpfs can be mounted here")
+    filler = tmp_path / "filler"
+    filler.write_bytes(bytes(8192))
+    yield tmp_path, filler.unlink
+    subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_a_disk_that_fills_inside_a_row_does_not_join_it_with_the_next(
+    full_disk: tuple[Path, Callable[[], None]], name: str
+) -> None:
+    folder, make_room = full_disk
+    (event,) = Alarms([parse("process memory > 1GiB")]).look(snapshot(0, [gpu()], [process(5)]))
+    known = facts(event, "gpu01")
+    log = EventLog(folder / name)
+    whole = 0
+    with contextlib.suppress(OSError):  # no space left, file too large
+        while True:
+            log.put(known)
+            whole += 1
+    make_room()
+    log.put(known)
+    text = (folder / name).read_text()
+    rows: list[dict[str, Any]] = (
+        [json.loads(row) for row in text.splitlines()]
+        if name.endswith(".jsonl")
+        else list(csv.DictReader(text.splitlines()))
+    )
+    assert whole > 3 and len(rows) == whole + 1
+    assert all(row == rows[0] for row in rows)
 
 
 def test_a_name_is_no_formula_in_a_spreadsheet(tmp_path: Path) -> None:
