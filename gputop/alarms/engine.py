@@ -24,6 +24,7 @@ from gputop.model.selection import find
 from gputop.sampling.messages import AlarmCleared, AlarmDetails, AlarmRaised, AlarmUnclear
 
 UNCLEAR_AFTER_SECONDS: Final = 30.0
+ASLEEP: Final = "the GPU is asleep, and is not woken to be read"
 
 Event = AlarmRaised | AlarmCleared | AlarmUnclear
 
@@ -67,7 +68,9 @@ def once(
         for subject, seen in Evaluation(condition, exists).of(snapshot):
             if seen.holds:
                 holding.append(alarm(condition, subject, seen, what_is_so(condition, seen)))
-            elif seen.holds is None and seen.reason:
+            elif seen.holds is None:
+                if seen.gpu is not None and seen.gpu.asleep:  # watched for long that is no news; asked once it is
+                    seen.reason = ASLEEP
                 unclear.append(alarm(condition, subject, seen, not_known(condition, seen)))
         if condition.scope is Scope.PROCESS:  # a GPU that cannot be read may have processes
             for gpu in snapshot.gpus:

@@ -428,6 +428,16 @@ def test_looking_once() -> None:
     assert not holding and len(unclear) == 1
 
 
+def test_looking_once_at_a_sleeping_gpu_is_not_to_say_that_nothing_holds() -> None:
+    asleep = gpu(asleep=True, memory_used_bytes=None)
+    holding, unclear = once([parse("memory > 90%")], snapshot(0, [asleep]), {}.get)
+    assert not holding
+    assert [alarm.message for alarm in unclear] == [
+        "GPU 0 (NVIDIA H200): it cannot be told whether memory > 90%: the GPU is asleep, and is not woken to be read"
+    ]
+    assert once([parse("gpu lost"), parse("process memory > 1GiB")], snapshot(0, [asleep]), {}.get) == ([], [])
+
+
 @pytest.mark.parametrize("text", ["xid", "idle > 1min", "memory grows > 1GiB/10min"])
 def test_what_one_look_cannot_tell(text: str) -> None:
     assert parse(text).needs_time

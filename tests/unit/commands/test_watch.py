@@ -142,6 +142,12 @@ def test_what_the_driver_does_not_tell_is_status_2(driver: SimulatedDriver) -> N
     assert "GPU 1" in done.stderr and "temperature is not told" in done.stderr
 
 
+def test_a_sleeping_gpu_is_status_2_not_0() -> None:
+    done = once("--demo=laptop", "--once", "--when", "memory > 90%")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "GPU 1" in done.stderr and "asleep" in done.stderr
+
+
 def test_no_driver_is_the_same_status_as_everywhere() -> None:
     assert once("--once", "--when", "memory > 1%").returncode == 3
     assert once("--when", "memory > 1%").returncode == 3
