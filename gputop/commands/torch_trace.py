@@ -188,7 +188,7 @@ class _Progress:
 
 def _page(trace: ProfilerTrace, rows: list[OpRow], count: int, column: str, width: int, python: bool) -> str:
     from gputop.model import clean_text
-    from gputop.text import left, right, shorten, to_ascii, unicode_works
+    from gputop.text import fit, shorten, to_ascii, unicode_works
     from gputop.units.fine import duration, milliseconds, size
 
     events = trace.events
@@ -222,16 +222,15 @@ def _page(trace: ProfilerTrace, rows: list[OpRow], count: int, column: str, widt
     times = [("self_cpu_time", "self CPU"), ("cpu_time", "CPU")]
     if any(row.device_time for row in rows):
         times.append(("device_time", "device"))
-    head = right("calls", 8) + right("self mem", 10) + right("mem", 10) + right("by thread", 10)
-    head += "".join(right(title, 11) for _, title in times)
+    head = f"{'calls':>8}{'self mem':>10}{'mem':>10}{'by thread':>10}" + "".join(f"{title:>11}" for _, title in times)
     room = max(16, width - len(head) - 2)
-    lines.append(left("op", room) + head)
+    lines.append(fit("op", room) + head)
     for row in rows:
-        figures = right(f"{row.calls:,}", 8) + right(size(getattr(row, memory[0])), 10)
-        figures += right(size(getattr(row, memory[1])), 10) + right(size(row.self_thread_memory), 10)
-        figures += "".join(right(duration(getattr(row, name)), 11) for name, _ in times)
+        figures = f"{row.calls:>8,}{size(getattr(row, memory[0])):>10}{size(getattr(row, memory[1])):>10}"
+        figures += f"{size(row.self_thread_memory):>10}"
+        figures += "".join(f"{duration(getattr(row, name)):>11}" for name, _ in times)
         name = clean_text(row.name, 300) + (f" {clean_text(row.shape, 300)}" if row.shape else "")
-        lines.append(left(name, room) + figures)
+        lines.append(fit(name, room) + figures)
         lines += [shorten(f"    from {clean_text(frame, 300)}", width) for frame in row.stack]
     text = "".join(f"{line.rstrip()}\n" for line in lines)
     return text if unicode_works(sys.stdout) else to_ascii(text)

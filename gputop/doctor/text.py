@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from gputop.doctor import FAIL, OK, WARN, Check
-from gputop.text import cells, left, to_ascii, wrap
+from gputop.text import fit, to_ascii, width, wrap
 
 _COLORS: Final = {OK: "32", WARN: "33", FAIL: "1;31"}
 
@@ -29,16 +29,16 @@ def as_text(findings: Sequence[Check], width: int | None = None, color: bool = F
     return to_ascii(text) if ascii_only else text
 
 
-def _lines(findings: Sequence[Check], width: int | None, color: bool) -> Iterator[str]:
-    topics = max((cells(finding.topic) for finding in findings), default=0)
+def _lines(findings: Sequence[Check], columns: int | None, color: bool) -> Iterator[str]:
+    topics = max((width(finding.topic) for finding in findings), default=0)
     indent = 4 + 2 + topics + 2
-    room = None if width is None else max(20, width - indent)
+    room = None if columns is None else max(20, columns - indent)
     for finding in findings:
         status = f"{finding.status:<4}"
         if color:
             status = f"\x1b[{_COLORS[finding.status]}m{status}\x1b[0m"
         for number, line in enumerate(_wrapped(finding.words, room)):
-            head = f"{status}  {left(finding.topic, topics)}  " if number == 0 else " " * indent
+            head = f"{status}  {fit(finding.topic, topics)}  " if number == 0 else " " * indent
             yield head + line
         if finding.fix:
             for number, line in enumerate(_wrapped(finding.fix, None if room is None else room - 2)):

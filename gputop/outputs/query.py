@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from gputop.sources.query_fields import MIB, NOT_APPLICABLE, WATTS, Answer, Field, Unanswered
-from gputop.text import cells, left, right
+from gputop.text import fit, width
 from gputop.units import MIB as BYTES
 from gputop.units import UNKNOWN
 
@@ -91,14 +91,14 @@ def table(fields: Sequence[Field], rows: Rows, header: bool = True) -> str:
     """Columns with room between them, numbers to the right; not known is a dash, a failure its words."""
     lines = [[_shown(field, value) for field, value in zip(fields, row, strict=True)] for row in rows]
     rows_and_head = [*lines, *([[_heading(field) for field in fields]] if header else [])]
-    widths = [max((cells(line[column]) for line in rows_and_head), default=0) for column in range(len(fields))]
+    widths = [max((width(line[column]) for line in rows_and_head), default=0) for column in range(len(fields))]
     to_the_right = [
         any(isinstance(value, str) and _is_number(value) for value in column) for column in zip(*lines, strict=True)
     ] or [False] * len(fields)
 
     def joined(line: Sequence[str]) -> str:
         parts = zip(line, widths, to_the_right, strict=True)
-        return "  ".join((right if number else left)(text, width) for text, width, number in parts).rstrip() + "\n"
+        return "  ".join(fit(text, cells, right=number) for text, cells, number in parts).rstrip() + "\n"
 
     return "".join(map(joined, [rows_and_head[-1], *lines] if header else lines))
 

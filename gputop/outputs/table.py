@@ -8,7 +8,7 @@ from typing import Final
 from gputop import units
 from gputop.model import Gpu, GpuProcess, HostFacts, MigInstance, ProcessKey, Severity, Snapshot
 from gputop.settings import DEFAULTS, Settings, Thresholds
-from gputop.text import cells, left, right, shorten, to_ascii, wrap
+from gputop.text import fit, shorten, to_ascii, width, wrap
 from gputop.units import UNKNOWN
 
 _NARROWEST: Final = 60
@@ -71,9 +71,9 @@ class _PlainTable:
             parts += [f"RAM {self.used_of(host.memory_used_bytes, host.memory_total_bytes)}"]
         words = " · ".join(parts)
         clock = units.timestamp(snapshot.taken_at)
-        if cells(words) + 1 + len(clock) > self.width:
+        if width(words) + 1 + len(clock) > self.width:
             clock = clock.split()[-1]
-        yield self.paint(left(words, self.width - 1 - len(clock)), _BOLD) + " " + clock
+        yield self.paint(fit(words, self.width - 1 - len(clock)), _BOLD) + " " + clock
         told_below = {f"GPU {gpu.index}: {gpu.error}" for gpu in snapshot.gpus}
         for problem in snapshot.problems:
             if problem not in told_below:
@@ -81,8 +81,8 @@ class _PlainTable:
 
     def words(self, lead: str, text: str, *codes: str) -> Iterable[str]:
         """Wrapped under *lead*."""
-        indent = " " * cells(lead)
-        for number, line in enumerate(wrap(text, self.width - cells(lead))):
+        indent = " " * width(lead)
+        for number, line in enumerate(wrap(text, self.width - width(lead))):
             yield self.paint((indent if number else lead) + line, *codes)
 
     # -- GPUs
@@ -91,15 +91,15 @@ class _PlainTable:
         gpus = self.snapshot.gpus
         if not gpus:
             return
-        names = max(cells(gpu.name) for gpu in gpus)
+        names = max(width(gpu.name) for gpu in gpus)
         instances = [mig for gpu in gpus for mig in gpu.mig]
-        memory = max(10, *(cells(self.memory(of)) for rows in (gpus, instances) for of in rows))
-        power = max(5, *(cells(_of(gpu.power_watts, gpu.power_limit_watts, "W")) for gpu in gpus))
+        memory = max(10, *(width(self.memory(of)) for rows in (gpus, instances) for of in rows))
+        power = max(5, *(width(_of(gpu.power_watts, gpu.power_limit_watts, "W")) for gpu in gpus))
         fixed = 4 + 1 + 6 + 5 + 2 + memory + 1 + 7 + 2 + power
         names = max(4, min(names, self.width - fixed - 8))
         bar = max(0, min(_BAR, self.width - fixed - names))
-        titles = left("MEMORY", memory + 1 + bar)
-        head = f"{'GPU':>4} {left('NAME', names)}{'UTIL':>6}{'SM%':>5}  {titles}{'TEMP':>7}  {right('POWER', power)}"
+        titles = fit("MEMORY", memory + 1 + bar)
+        head = f"{'GPU':>4} {fit('NAME', names)}{'UTIL':>6}{'SM%':>5}  {titles}{'TEMP':>7}  {'POWER':>{power}}"
         yield self.paint(head.rstrip(), _DIM)
         for gpu in gpus:
             yield from self.gpu(gpu, names, memory, power, bar)
@@ -108,20 +108,18 @@ class _PlainTable:
         settings = self.settings
         share = _percent(gpu.memory_used_bytes, gpu.memory_total_bytes)
         load = _percent(gpu.power_watts, gpu.power_limit_watts)
+        temperature = units.temperature(gpu.temperature_celsius, settings.temperature_unit)
+        watts = _of(gpu.power_watts, gpu.power_limit_watts, "W")
         yield "".join(
             (
-                self.paint(f"{gpu.index:>4} {left(gpu.name, names)}", _BOLD),
+                self.paint(f"{gpu.index:>4} {fit(gpu.name, names)}", _BOLD),
                 self.judged(f"{units.percent(gpu.utilization_gpu_percent):>6}", gpu.utilization_gpu_percent, "none"),
                 f"{_number(gpu.sm_active_percent):>5}  ",
-                right(self.memory(gpu), memory) + " ",
+                f"{self.memory(gpu):>{memory}} ",
                 self.judged(_bar(share, bar), share, "threshold_memory"),
-                self.judged(
-                    right(units.temperature(gpu.temperature_celsius, settings.temperature_unit), 7),
-                    gpu.temperature_celsius,
-                    "threshold_temperature",
-                ),
+                self.judged(f"{temperature:>7}", gpu.temperature_celsius, "threshold_temperature"),
                 "  ",
-                self.judged(right(_of(gpu.power_watts, gpu.power_limit_watts, "W"), power), load, "threshold_power"),
+                self.judged(f"{watts:>{power}}", load, "threshold_power"),
             )
         ).rstrip()
         indent = " " * 5
@@ -164,7 +162,7 @@ class _PlainTable:
     def instance(self, mig: MigInstance, names: int, memory: int, bar: int) -> Iterable[str]:
         share = _percent(mig.memory_used_bytes, mig.memory_total_bytes)
         name = f"MIG {mig.name} {mig.gpu_instance_id}:{mig.compute_instance_id}"
-        line = f"{'':>4} {left(name, names + 6)}{_number(mig.sm_active_percent):>5}  {right(self.memory(mig), memory)} "
+        line = f"{'':>4} {fit(name, names + 6)}{_number(mig.sm_active_percent):>5}  {self.memory(mig):>{memory}} "
         yield (line + self.judged(_bar(share, bar), share, "threshold_memory")).rstrip()
         if mig.error is not None:
             yield from self.words(" " * 5 + "! ", mig.error, _RED)
@@ -197,7 +195,7 @@ class _PlainTable:
         processes = sorted(self.snapshot.processes, key=lambda p: (p.gpu_index, -(p.memory_bytes or 0), p.pid))
         head = ("GPU", "PID", "USER", "TYPE", "GPU-MEM", "SM%", "CPU%", "HOST", "AGE", "COMMAND")
         rows = [self.process(process) for process in processes]
-        widths = [max(cells(row[column]) for row in (head, *rows)) for column in range(len(head) - 1)]
+        widths = [max(width(row[column]) for row in (head, *rows)) for column in range(len(head) - 1)]
         widths[0] = max(widths[0], 4)
         widths[2] = min(widths[2], 12 if self.width >= 100 else 8)
         if self.width < 100:
@@ -243,7 +241,7 @@ def _row(row: Sequence[str], widths: Sequence[int], room: int | None) -> str:
     """All columns to the right but for the user, the type and the command; those of no width are left out."""
     *columns, command = row
     fitted = [
-        left(text, width) if number in (2, 3) else right(text, width)
+        fit(text, width) if number in (2, 3) else fit(text, width, right=True)
         for number, (text, width) in enumerate(zip(columns, widths, strict=True))
         if width
     ]

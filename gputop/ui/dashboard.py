@@ -14,6 +14,7 @@ from gputop.model import Snapshot
 from gputop.model.chart_metrics import CHART_METRICS
 from gputop.model.selection import only
 from gputop.sampling.detail_history import DetailHistory
+from gputop.text import fit
 from gputop.ui.footer import Footer
 from gputop.ui.gpus.area import GpuArea
 from gputop.ui.header import Header, HostLine, problem_line
@@ -23,7 +24,6 @@ from gputop.ui.leaks.findings import FindingsScreen
 from gputop.ui.processes.table import ProcessTable
 from gputop.ui.replay.looking_back import HistoryUntil, LookingBack
 from gputop.ui.toolkit import exact_output
-from gputop.ui.toolkit.cells import fit
 from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.toolkit.view import View
 

@@ -8,12 +8,12 @@ from typing import ClassVar, Final
 from gputop import units
 from gputop.model import Severity
 from gputop.sampling.journal import Journal, Kind
+from gputop.text import wrap
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.toolkit.palette import gpu_role
 from gputop.ui.toolkit.scrolling_page import Part, ScrollingPage
 from gputop.ui.toolkit.view import View
-from gputop.ui.toolkit.wrap import wrap
 
 _LOOK: Final = 0.5  # seconds
 _STYLES: Final = {

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from textual import events
 
+from gputop.text import fit, width
 from gputop.ui.keys import KEYS, Key
-from gputop.ui.toolkit.cells import Line, Span, fit, width
+from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.toolkit.line_widget import LineWidget
 
 

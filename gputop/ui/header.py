@@ -6,8 +6,9 @@ from collections import Counter
 
 from gputop import units
 from gputop.model import Host, Snapshot
+from gputop.text import fit, width
 from gputop.ui.gpus.parts import short_name
-from gputop.ui.toolkit.cells import Line, Span, fit, width
+from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.toolkit.view import View
 

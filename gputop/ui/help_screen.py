@@ -9,12 +9,12 @@ from gputop import __version__
 from gputop.model import EVENT_REASONS, Severity
 from gputop.model.columns import COLUMNS
 from gputop.sampling.journal import Kind
+from gputop.text import fit, wrap
 from gputop.ui.chart.events import LETTERS
 from gputop.ui.keys import KEYS, Key
-from gputop.ui.toolkit.cells import Line, fit
+from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.scrolling_page import Part, ScrollingPage
 from gputop.ui.toolkit.view import View
-from gputop.ui.toolkit.wrap import wrap
 
 _FIGURES: Final = (
     ("GPU %", "Share of the last moment in which at least one kernel ran (utilization.gpu). "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from gputop.model import Gpu, Snapshot
-from gputop.text import cells, to_ascii, wrap
+from gputop.text import to_ascii, width, wrap
 from gputop.why.diagnosis import Section, headline
 
 
@@ -22,12 +22,12 @@ def render(
     return to_ascii(text) if ascii_only else text
 
 
-def broken(line: str, width: int | None) -> list[str]:
-    """*line* indented, in lines of *width*; commands and code are left whole."""
+def broken(line: str, columns: int | None) -> list[str]:
+    """*line* indented, in lines of *columns* cells; commands and code are left whole."""
     if line.startswith(("$ ", "> ")):
         return [f"     {line[2:]}" if line.startswith("> ") else f"     {line}"]
     indent = " " * (3 + len(line) - len(line.lstrip()))
-    if width is None or cells(f"{indent}{line.lstrip()}") <= width:  # as it is: figures stay under each other
+    if columns is None or width(f"{indent}{line.lstrip()}") <= columns:  # as it is: figures stay under each other
         return [f"{indent}{line.lstrip()}"]
-    first, *others = wrap(line, max(20, width - len(indent) - 2)) or [""]
+    first, *others = wrap(line, max(20, columns - len(indent) - 2))
     return [f"{indent}{first}", *(f"{indent}  {other}" for other in others)]

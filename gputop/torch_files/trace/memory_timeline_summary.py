@@ -7,7 +7,6 @@ import io
 from typing import Any
 
 from gputop.model import clean_text
-from gputop.text import left, right
 from gputop.torch_files.trace.memory_timeline import CATEGORIES, MemoryTimeline
 from gputop.units.fine import milliseconds, percent, size
 
@@ -33,12 +32,12 @@ def page(timeline: MemoryTimeline) -> str:
         f"peak {size(timeline.total[peak])} at {milliseconds(timeline.at_ns[peak] - timeline.at_ns[0])}; "
         f"{size(timeline.total[-1])} at the end",
         "",
-        left("category", 18) + right("at the peak", 12) + right("", 8) + right("most", 10) + right("at the end", 12),
+        f"{'category':<18}{'at the peak':>12}{'':>8}{'most':>10}{'at the end':>12}",
     ]
     for row in by_category(timeline):
         share = percent(row["at_peak_bytes"], timeline.total[peak])
-        figures = right(size(row["at_peak_bytes"]), 12) + right(share, 8) + right(size(row["most_bytes"]), 10)
-        lines.append(left(row["category"], 18) + figures + right(size(row["at_end_bytes"]), 12))
+        at_peak, most, end = (size(row[key]) for key in ("at_peak_bytes", "most_bytes", "at_end_bytes"))
+        lines.append(f"{row['category']:<18}{at_peak:>12}{share:>8}{most:>10}{end:>12}")
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -7,9 +7,10 @@ from typing import Final
 
 from gputop.model import Severity
 from gputop.sampling.journal import Event, Kind
+from gputop.text import width
 from gputop.ui.chart.picture import ChartStyle
 from gputop.ui.chart.scale import TimeAxis
-from gputop.ui.toolkit.cells import Line, line_width, width
+from gputop.ui.toolkit.cells import Line, line_width
 
 LETTERS: Final = {
     Kind.START: "s",

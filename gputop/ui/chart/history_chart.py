@@ -18,11 +18,12 @@ from gputop.model import Gpu, Snapshot
 from gputop.model.chart_metrics import CHART_METRICS
 from gputop.sampling.history import History
 from gputop.sampling.journal import Journal
+from gputop.text import width
 from gputop.ui.chart.builder import ChartBuilder, ChartRequest, Picture
 from gputop.ui.chart.events import with_events
 from gputop.ui.chart.picture import ChartPane, ChartStyle, Curve, empty_axes
 from gputop.ui.chart.scale import TimeAxis
-from gputop.ui.toolkit.cells import Line, Span, line_width, width
+from gputop.ui.toolkit.cells import Line, Span, line_width
 from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.toolkit.palette import gpu_role
 from gputop.ui.toolkit.view import View

@@ -11,12 +11,13 @@ from textual.message import Message
 from gputop.leaks.report import LeakReport
 from gputop.model import Gpu, GpuProcess, Snapshot
 from gputop.sampling.history import History
+from gputop.text import fit
 from gputop.ui.gpus.cards import card
 from gputop.ui.gpus.lines import Shape, pair, single
 from gputop.ui.gpus.parts import GpuDrawing
 from gputop.ui.gpus.remarks import memory_parts
 from gputop.ui.layout import ScreenLayout
-from gputop.ui.toolkit.cells import Line, fit
+from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.toolkit.view import View
 

@@ -6,10 +6,11 @@ from typing import Final
 
 from gputop import units
 from gputop.model import Gpu, Severity
+from gputop.text import fit, width
 from gputop.ui.gpus.parts import GpuDrawing, memory_bar, mig_line, sparkline, tall_sparkline
 from gputop.ui.gpus.remarks import STYLE_OF, memory_remark, remarks, severity_of, temperature_severity
 from gputop.ui.layout import TALL_CARD_LINES
-from gputop.ui.toolkit.cells import Line, Span, fit, width
+from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.toolkit.glyphs import gauge
 from gputop.ui.toolkit.palette import load_role
 from gputop.ui.toolkit.view import View

@@ -10,13 +10,13 @@ from gputop.leaks.report import LeakReport
 from gputop.model import Gpu, Snapshot
 from gputop.sampling.detail_history import DetailHistory
 from gputop.sampling.history import History
+from gputop.text import wrap
 from gputop.ui.gpus.details_text import GpuText
 from gputop.ui.insight import Insight
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.toolkit.scrolling_page import Part, ScrollingPage
 from gputop.ui.toolkit.view import View
-from gputop.ui.toolkit.wrap import wrap
 
 _LOOK: Final = 0.2  # seconds
 

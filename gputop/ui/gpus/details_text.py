@@ -10,14 +10,14 @@ from gputop.leaks.report import LeakReport
 from gputop.model import Gpu, GpuFacts, Severity, Snapshot, event_reasons
 from gputop.sampling.detail_history import DetailHistory
 from gputop.sampling.history import History
+from gputop.text import fit, wrap
 from gputop.ui.gpus.parts import tall_sparkline
 from gputop.ui.leaks.text import about_holders, about_unattributed
-from gputop.ui.toolkit.cells import Line, Span, fit
+from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.toolkit.glyphs import gauge
 from gputop.ui.toolkit.palette import gpu_role, load_role, soft_role
 from gputop.ui.toolkit.scrolling_page import Part, field, spread
 from gputop.ui.toolkit.view import View
-from gputop.ui.toolkit.wrap import wrap
 
 _SEVERITY: Final = {
     Severity.NORMAL: ("dim", ""),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from gputop import units
+from gputop.text import fit, width
 from gputop.ui.gpus.parts import (
     GpuDrawing,
     figure,
@@ -20,7 +21,7 @@ from gputop.ui.gpus.parts import (
     temperature_span,
 )
 from gputop.ui.gpus.remarks import Remark, memory_remark, remarks
-from gputop.ui.toolkit.cells import Line, Span, fit, width
+from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.toolkit.glyphs import gauge
 from gputop.ui.toolkit.palette import load_role
 from gputop.ui.toolkit.view import View

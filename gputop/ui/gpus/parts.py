@@ -9,8 +9,9 @@ from gputop import units
 from gputop.leaks.report import UnattributedMemory
 from gputop.model import Gpu, MigInstance, Severity
 from gputop.sampling.history import Track, Trend
+from gputop.text import fit, width
 from gputop.ui.gpus.remarks import STYLE_OF, MemoryParts, severity_of, temperature_severity
-from gputop.ui.toolkit.cells import Line, Span, fit, width
+from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.toolkit.glyphs import Glyphs, levels
 from gputop.ui.toolkit.palette import gpu_role, load_role, soft_role
 from gputop.ui.toolkit.view import View

@@ -12,8 +12,8 @@ from gputop.leaks.thresholds import UNATTRIBUTED_SHOWN_BYTES
 from gputop.model import Gpu, GpuProcess, Severity, memory_breakdown
 from gputop.sampling.history import Trend
 from gputop.settings import Settings, Thresholds
+from gputop.text import width
 from gputop.torch_monitor.process_memory import torch_memory
-from gputop.ui.toolkit.cells import width
 
 RELEASABLE_SHOWN_BYTES: Final = 512 * units.MIB
 XID_SHOWN_SECONDS: Final = 600.0

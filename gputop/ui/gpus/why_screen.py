@@ -9,11 +9,11 @@ from gputop import units
 from gputop.leaks.report import LeakReport
 from gputop.model import ProcessKey, Snapshot
 from gputop.sampling.history import History
+from gputop.text import wrap
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.toolkit.scrolling_page import Part, ScrollingPage
 from gputop.ui.toolkit.view import View
-from gputop.ui.toolkit.wrap import wrap
 from gputop.why.diagnosis import ObservedTrend, diagnose, headline
 
 _LOOK: Final = 1.0  # seconds

@@ -14,7 +14,8 @@ from gputop.signals.names import SIGNALS, SignalEntry, parse_signal, signal_name
 from gputop.signals.scope import SignalScope
 from gputop.signals.termination_state import TerminationState
 from gputop.signals.terminations import Terminations
-from gputop.ui.toolkit.cells import Line, fit
+from gputop.text import fit
+from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.frame import on
 from gputop.ui.toolkit.text_entry import Entry
 from gputop.ui.toolkit.view import View

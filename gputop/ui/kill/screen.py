@@ -18,11 +18,12 @@ from gputop.signals.protocol import Signals, Target
 from gputop.signals.scope import RelatedProcesses, SignalScope
 from gputop.signals.termination_state import TerminationState
 from gputop.signals.terminations import Terminations
+from gputop.text import fit, width
 from gputop.ui.kill.choices import SCOPES, SignalChoice, TypedSignal, choices
 from gputop.ui.kill.targets import holders_as_targets
 from gputop.ui.kill.text import KillText
 from gputop.ui.toolkit.background import in_background
-from gputop.ui.toolkit.cells import Line, fit, width
+from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.dialog import Dialog
 from gputop.ui.toolkit.frame import Hint, on
 from gputop.ui.toolkit.view import View

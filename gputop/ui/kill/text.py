@@ -12,10 +12,10 @@ from gputop.signals.kill_warnings import kill_warnings
 from gputop.signals.protocol import Target
 from gputop.signals.termination_state import ProcessTermination, TerminationState
 from gputop.signals.terminations import Terminations
-from gputop.ui.toolkit.cells import Line, Span, fit, width
+from gputop.text import fit, width, wrap
+from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.toolkit.palette import gpu_role
 from gputop.ui.toolkit.view import View
-from gputop.ui.toolkit.wrap import wrap
 
 _STYLES: Final = {
     TerminationState.WAITING: "dim",

@@ -16,17 +16,17 @@ from gputop.model import GpuProcess, LeakVerdict, ProcessKey, Snapshot, Verdict
 from gputop.procfs.host_reader import ProcessDetails
 from gputop.signals.protocol import Signals
 from gputop.signals.scope import SignalScope
+from gputop.text import fit, width, wrap
 from gputop.ui.insight import Insight
 from gputop.ui.kill.targets import verdicts_as_targets
 from gputop.ui.leaks.text import about_unattributed, about_verdict
 from gputop.ui.processes.annotations import verdict_label
 from gputop.ui.processes.lines import VERDICT_ROLES
-from gputop.ui.toolkit.cells import Line, Span, fit, width
+from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.toolkit.exact_output import install
 from gputop.ui.toolkit.frame import Hint, clip, hint_line, on, shown
 from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.toolkit.view import View
-from gputop.ui.toolkit.wrap import wrap
 
 Entry = LeakVerdict | UnattributedMemory
 

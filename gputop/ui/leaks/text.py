@@ -5,10 +5,10 @@ from __future__ import annotations
 from gputop import units
 from gputop.leaks.report import DeadPid, LeakReport, UnattributedMemory
 from gputop.model import LeakVerdict
+from gputop.text import wrap
 from gputop.ui.processes.lines import VERDICT_ROLES
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.view import View
-from gputop.ui.toolkit.wrap import wrap
 
 
 def about_verdict(verdict: LeakVerdict, report: LeakReport, view: View, cells: int) -> list[Line]:

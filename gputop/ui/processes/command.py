@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from rich.cells import set_cell_size
-
 from gputop import units
+from gputop.text import cut, skip, width
 from gputop.ui.processes.listing.row import ProcessRow
-from gputop.ui.toolkit.cells import Span, plain, skip, width
+from gputop.ui.toolkit.cells import Span
 
 _INTERPRETER: Final = re.compile(r"(python|pypy|bash|sh|zsh|perl|ruby|node|julia)[\d.]*")
 #: Options of an interpreter and then its script, or ``-m`` and a module.
@@ -105,11 +104,6 @@ def clip(spans: Iterable[Span], offset: int, cells: int, left: str = "‹", righ
     if goes_on:
         result.append((right, "accent"))
     return result
-
-
-def cut(text: str, cells: int) -> str:
-    """The first *cells* cells of a longer text; half a wide character is a space."""
-    return text[:cells] if plain(text) else set_cell_size(text, cells)
 
 
 def spans_width(spans: Iterable[Span]) -> int:

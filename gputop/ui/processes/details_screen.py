@@ -14,18 +14,18 @@ from gputop.procfs.host_reader import ProcessDetails
 from gputop.sampling.detail_history import DetailHistory
 from gputop.signals.protocol import Signals, Target
 from gputop.signals.scope import SignalScope
+from gputop.text import fit, wrap
 from gputop.ui.gpus.parts import tall_sparkline
 from gputop.ui.insight import Insight
 from gputop.ui.kill.targets import holders_as_targets
 from gputop.ui.leaks.text import about_holders, about_verdict
 from gputop.ui.processes.listing.entry import memory_capacities, memory_capacity
 from gputop.ui.toolkit.background import in_background
-from gputop.ui.toolkit.cells import Line, Span, fit
+from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.toolkit.palette import gpu_role, soft_role
 from gputop.ui.toolkit.scrolling_page import Part, ScrollingPage, field
 from gputop.ui.toolkit.view import View
-from gputop.ui.toolkit.wrap import wrap
 
 _LOOK_SECONDS: Final = 0.2  # seconds
 _FETCH_SECONDS: Final = 2.0

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Input
 
-from gputop.ui.toolkit.cells import fit
+from gputop.text import fit
 from gputop.ui.toolkit.line_widget import LineWidget
 
 _LABEL_CELLS = 10

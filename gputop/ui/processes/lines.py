@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from gputop.model import Verdict
+from gputop.text import cut, fit, width
 from gputop.ui.processes.cells import CELLS, CellContext
 from gputop.ui.processes.column_layout import TableLayout
-from gputop.ui.processes.command import cell_spans, clip, cut, spans_width
+from gputop.ui.processes.command import cell_spans, clip, spans_width
 from gputop.ui.processes.listing.row import ProcessRow
 from gputop.ui.processes.mark import Mark
-from gputop.ui.toolkit.cells import Line, Span, fit, line_width, width
+from gputop.ui.toolkit.cells import Line, Span, line_width
 from gputop.ui.toolkit.glyphs import ASCII
 from gputop.ui.toolkit.view import View
 

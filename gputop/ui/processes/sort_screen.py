@@ -8,7 +8,8 @@ from typing import ClassVar
 from textual import events
 
 from gputop.model.columns import COLUMNS
-from gputop.ui.toolkit.cells import Line, fit
+from gputop.text import fit
+from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.dialog import Dialog
 from gputop.ui.toolkit.frame import Hint, on
 from gputop.ui.toolkit.view import View

@@ -10,7 +10,7 @@ from textual.containers import Horizontal
 from textual.widgets import Input
 
 from gputop.recording.when import HELP
-from gputop.ui.toolkit.cells import fit
+from gputop.text import fit
 from gputop.ui.toolkit.line_widget import LineWidget
 
 _LABEL = 9

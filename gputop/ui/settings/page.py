@@ -9,13 +9,13 @@ from typing import Final, NamedTuple
 
 from gputop.locations import short
 from gputop.settings import Settings
+from gputop.text import fit, width, wrap
 from gputop.ui.settings.options import Choice, Level, Option, ResetAll
 from gputop.ui.settings.sections import SettingsSection
-from gputop.ui.toolkit.cells import Line, Span, fit, width
+from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.toolkit.frame import clip, on
 from gputop.ui.toolkit.glyphs import Glyphs
 from gputop.ui.toolkit.text_entry import Entry
-from gputop.ui.toolkit.wrap import wrap
 
 _LABEL: Final = 16  # cells
 _LONG_LABEL: Final = 23

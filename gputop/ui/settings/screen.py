@@ -13,10 +13,11 @@ from textual.screen import Screen
 from gputop.locations import short
 from gputop.model import Gpu
 from gputop.settings import DEFAULTS, Settings
+from gputop.text import fit, width
 from gputop.ui.settings.options import ColumnOrder, Option, ResetAll
 from gputop.ui.settings.page import SettingsPage, SettingsRow
 from gputop.ui.settings.sections import SettingsSection, sections
-from gputop.ui.toolkit.cells import Line, fit, width
+from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.exact_output import install
 from gputop.ui.toolkit.frame import Hint, clip, hint_line, shown, thumb
 from gputop.ui.toolkit.glyphs import ASCII, UNICODE, Glyphs

@@ -16,7 +16,7 @@ from textual import _compositor
 from textual.screen import Screen
 from textual.strip import Strip
 
-from gputop.ui.toolkit.cells import width
+from gputop.text import width
 
 if TYPE_CHECKING:
     from rich.color import ColorSystem

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
-from typing import Final
 
-from gputop.ui.toolkit.cells import Line, Span, fit, skip, width
-from gputop.ui.toolkit.glyphs import ASCII, Glyphs, asciify
+from gputop.text import fit, skip, width
+from gputop.ui.toolkit.cells import Line, Span, asciify
+from gputop.ui.toolkit.glyphs import ASCII, Glyphs
 
 Hint = tuple[str, str]
 """A key and what it does."""
-
-_LIKE: Final = str.maketrans("‹›✓", "<>+")
 
 
 def shown(lines: Iterable[Line], glyphs: Glyphs) -> list[Line]:
     """*lines* as the terminal can show them: with ASCII only where that is wanted, in the same number of cells."""
     if glyphs is not ASCII:
         return list(lines)
-    return [asciify(tuple([(text.translate(_LIKE), style) for text, style in line])) for line in lines]
+    return [asciify(line) for line in lines]
 
 
 def clip(line: Line, cells: int) -> Line:

@@ -9,7 +9,8 @@ from textual import events
 from textual.app import ComposeResult
 from textual.screen import Screen
 
-from gputop.ui.toolkit.cells import Line, fit
+from gputop.text import fit
+from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.exact_output import install
 from gputop.ui.toolkit.frame import shown
 from gputop.ui.toolkit.line_widget import LineWidget

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from rich.cells import cell_len
-
-from gputop.ui.toolkit.cells import Line, Span
+from gputop.ui.toolkit.cells import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,43 +100,6 @@ ASCII: Final = Glyphs(
     unknown="-",
     degree="",
 )
-
-_TO_ASCII: Final = str.maketrans(
-    {
-        "—": "-",
-        "°": " ",
-        "·": "-",
-        "…": "~",
-        "█": "#",
-        "─": "-",
-        "│": "|",
-        "▲": "!",
-        "←": "<",
-        "→": ">",
-        "■": "#",
-        "↓": "v",
-        "↑": "^",
-        "†": "+",
-        "×": "x",
-        "▾": "v",
-        "▴": "^",
-        "▸": ">",
-        "≥": ">",
-        **dict.fromkeys("▌▐▎▊", "|"),  # the edges of toasts, the command palette
-        **dict.fromkeys("▔▁", "-"),
-    }
-)
-
-
-def asciify(line: Line) -> Line:
-    """*line* in as many cells with every character that is not ASCII replaced (`?` where there is no likeness)."""
-    return tuple([(text if text.isascii() else asciify_text(text), style) for text, style in line])
-
-
-def asciify_text(text: str) -> str:
-    """*text* as :func:`asciify` has it."""
-    text = text.translate(_TO_ASCII)
-    return "".join([c if c.isascii() else "?" * cell_len(c) for c in text])
 
 
 def gauge(percent: float | None, cells: int, style: str, glyphs: Glyphs) -> tuple[Span, Span]:

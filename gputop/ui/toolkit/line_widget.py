@@ -13,8 +13,8 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from gputop.ui.toolkit.cells import Line, plain, width
-from gputop.ui.toolkit.glyphs import asciify
+from gputop.text import is_narrow, width
+from gputop.ui.toolkit.cells import Line, asciify
 from gputop.ui.toolkit.palette import Palette, blank_look
 from gputop.ui.toolkit.plain_strip import PlainStrip
 
@@ -46,7 +46,7 @@ def changed_runs(old: Line, new: Line) -> list[Run]:
             m += 1
         if not text or not after:
             break
-        if not plain(text) or not plain(after):
+        if not is_narrow(text) or not is_narrow(after):
             return [*runs, (x, x + _FAR)]
         length = min(len(text), len(after))
         if style != after_style:
@@ -158,7 +158,7 @@ class LineWidget(Widget):
         simple = True
         taken = 0
         for span_text, span_name in line:
-            if plain(span_text):
+            if is_narrow(span_text):
                 taken += len(span_text)
             else:
                 simple = False

@@ -8,14 +8,14 @@ from rich.segment import Segment
 from textual.color import Color
 from textual.filter import LineFilter, NoColor
 
-from gputop.ui.toolkit.glyphs import asciify_text
+from gputop.text import to_ascii
 
 
 class _AsciiOnly(LineFilter):
     """Every character that is not ASCII replaced, in as many cells."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        return [segment if segment.text.isascii() else Segment(asciify_text(segment.text), *segment[1:])
+        return [segment if segment.text.isascii() else Segment(to_ascii(segment.text), *segment[1:])
                 for segment in segments]  # fmt: skip
 
 

@@ -8,11 +8,11 @@ from typing import ClassVar, NamedTuple
 from textual import events
 
 from gputop import units
-from gputop.ui.toolkit.cells import Line, Span, fit, width
+from gputop.text import fit, width, wrap
+from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.toolkit.frame import Hint, beside, clip, hint_line, thumb
 from gputop.ui.toolkit.full_screen import FullScreen, ResultT
 from gputop.ui.toolkit.view import View
-from gputop.ui.toolkit.wrap import wrap
 
 _LEAST_COLUMN = 56  # cells from which on two sections stand side by side
 _GAP = 3

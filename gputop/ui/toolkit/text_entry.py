@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from textual import events
 
-from gputop.ui.toolkit.cells import Line, skip, width
+from gputop.text import skip, width
+from gputop.ui.toolkit.cells import Line
 
 LIMIT = 200
 

@@ -12,13 +12,13 @@ from typing import Final, NamedTuple
 from textual import events
 
 from gputop.model import GpuProcess, Snapshot, TorchAnswer
+from gputop.text import fit, wrap
 from gputop.torch_monitor import reports
 from gputop.ui.toolkit.background import in_background
-from gputop.ui.toolkit.cells import Line, fit
+from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.dialog import Dialog
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.toolkit.view import View
-from gputop.ui.toolkit.wrap import wrap
 
 _LOOK_SECONDS: Final = 0.2
 _SLOW_SECONDS: Final = 10.0  # seconds without an answer after which it is said what that may mean

@@ -8,9 +8,10 @@ from typing import Final
 from gputop import units
 from gputop.model import Gpu, GpuProcess
 from gputop.sampling.history import Buckets
+from gputop.text import fit
 from gputop.torch_monitor.process_memory import TorchMemory, torch_memory
 from gputop.ui.gpus.parts import tall_sparkline
-from gputop.ui.toolkit.cells import Line, Span, fit
+from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.toolkit.palette import gpu_role, soft_role
 from gputop.ui.toolkit.scrolling_page import field, spread
 from gputop.ui.toolkit.view import View

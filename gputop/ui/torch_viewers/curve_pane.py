@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from itertools import pairwise
 
-from gputop.ui.toolkit.cells import Line, Span, fit, width
+from gputop.text import fit, width, wrap
+from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.toolkit.view import View
-from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.torch_viewers.pane import Pane
 from gputop.units.fine import size
 

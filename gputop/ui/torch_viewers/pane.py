@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from gputop.text import wrap
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.frame import Hint, clip, on, thumb
 from gputop.ui.toolkit.view import View
-from gputop.ui.toolkit.wrap import wrap
 
 
 class Pane:

@@ -9,13 +9,13 @@ from typing import ClassVar, Final, Generic, TypeVar
 from textual import events
 from textual.timer import Timer
 
+from gputop.text import fit, width, wrap
 from gputop.ui.toolkit.background import in_background
-from gputop.ui.toolkit.cells import Line, fit, width
+from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.frame import Hint, clip, hint_line
 from gputop.ui.toolkit.full_screen import FullScreen
 from gputop.ui.toolkit.text_entry import Entry
 from gputop.ui.toolkit.view import View
-from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.torch_viewers.curve_pane import CurvePane
 from gputop.ui.torch_viewers.pane import Pane, TextPane
 

@@ -13,7 +13,7 @@ from gputop.outputs.table import render
 from gputop.sampling.snapshot_builder import assemble
 from gputop.settings import DEFAULTS
 from gputop.sources.simulated import SCENARIOS, simulated_machine
-from gputop.text import cells
+from gputop.text import width as cells
 
 GIB = 1024**3
 GPU = Gpu(

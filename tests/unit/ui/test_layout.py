@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from gputop.model import Gpu, GpuFacts, GpuProcess, Host, MigInstance, Severity, Snapshot, Xid, clean_text, unattributed
 from gputop.sampling.history import Track
 from gputop.settings import Settings
+from gputop.text import fit, skip, width
 from gputop.ui.footer import footer_line
 from gputop.ui.gpus.cards import card
 from gputop.ui.gpus.lines import Shape, pair, single
@@ -18,8 +19,8 @@ from gputop.ui.gpus.remarks import memory_parts
 from gputop.ui.header import header_line, host_line, problem_line
 from gputop.ui.keys import KEYS, TORN
 from gputop.ui.layout import LEAST_HEIGHT, LEAST_WIDTH, plan
-from gputop.ui.toolkit.cells import fit, line_width, skip, width
-from gputop.ui.toolkit.glyphs import ASCII, UNICODE, asciify, gauge
+from gputop.ui.toolkit.cells import asciify, line_width
+from gputop.ui.toolkit.glyphs import ASCII, UNICODE, gauge
 from gputop.ui.toolkit.view import View
 
 SIZES = st.tuples(st.integers(LEAST_WIDTH, 320), st.integers(LEAST_HEIGHT, 120))

@@ -16,8 +16,8 @@ from gputop.ui.processes.listing.filter import ProcessFilter
 from gputop.ui.processes.listing.order import Order
 from gputop.ui.processes.listing.row import ProcessRow
 from gputop.ui.processes.listing.rows import ProcessRows
-from gputop.ui.toolkit.cells import Line, line_width
-from gputop.ui.toolkit.glyphs import ASCII, UNICODE, asciify
+from gputop.ui.toolkit.cells import Line, asciify, line_width
+from gputop.ui.toolkit.glyphs import ASCII, UNICODE
 from gputop.ui.toolkit.line_widget import changed_regions
 from gputop.ui.toolkit.view import View
 from tests.unit.ui.process_data import GIB, TAKEN_AT, facts, gpu, process, snapshot

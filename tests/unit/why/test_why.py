@@ -22,7 +22,7 @@ from gputop.model import (
     Verdict,
     replace,
 )
-from gputop.text import cells
+from gputop.text import width as cells
 from gputop.why.diagnosis import ObservedTrend, diagnose
 from gputop.why.text import render
 from tests.unit.ui.process_data import GIB, TAKEN_AT, gpu, process

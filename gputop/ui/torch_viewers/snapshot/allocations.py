@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from gputop.text import fit
 from gputop.torch_files.call_tree import CallNode, call_tree
 from gputop.torch_files.snapshot.groups import StackGroup, stack_title
-from gputop.ui.toolkit.cells import Line, Span, fit
+from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.torch_viewers.pane import ListPane
 from gputop.ui.torch_viewers.snapshot.flame import FlameGraph

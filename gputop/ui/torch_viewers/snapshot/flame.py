@@ -5,8 +5,9 @@ from __future__ import annotations
 import zlib
 from typing import NamedTuple
 
+from gputop.text import fit, width
 from gputop.torch_files.call_tree import CallNode
-from gputop.ui.toolkit.cells import Line, Span, fit, width
+from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.torch_viewers.snapshot.state import TorchState
 from gputop.units.fine import percent, size
 

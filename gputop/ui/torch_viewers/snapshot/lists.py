@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from gputop.text import fit, wrap
 from gputop.torch_files.snapshot.diff import Difference, difference
 from gputop.torch_files.snapshot.groups import stack_title
 from gputop.torch_files.snapshot.layout import SegmentUse, segment_uses
@@ -12,10 +13,9 @@ from gputop.torch_files.snapshot.leaks import Leak, Steps, leaks, steps
 from gputop.torch_files.snapshot.memory_snapshot import INACTIVE, PENDING, DeviceSnapshot
 from gputop.torch_files.snapshot.oom import OutOfMemory, out_of_memory
 from gputop.torch_files.snapshot.summary import counterpart
-from gputop.ui.toolkit.cells import Line, Span, fit
+from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.toolkit.glyphs import levels
-from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.torch_viewers.pane import ListPane
 from gputop.ui.torch_viewers.snapshot.pane import NO_TRACE, SnapshotPane, stack_lines
 from gputop.ui.torch_viewers.snapshot.state import TorchState

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from gputop.text import fit, width, wrap
 from gputop.torch_files.snapshot.overview import Totals, coverage_sentences, overview
 from gputop.torch_files.snapshot.summary import figures
-from gputop.ui.toolkit.cells import Line, Span, fit, width
-from gputop.ui.toolkit.wrap import wrap
+from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.torch_viewers.pane import TextPane
 from gputop.ui.torch_viewers.snapshot.pane import SnapshotPane
 from gputop.units.fine import percent, size

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gputop.text import fit, width
 from gputop.torch_files.snapshot.frames import Frame
 from gputop.torch_files.snapshot.memory_snapshot import DeviceSnapshot
-from gputop.ui.toolkit.cells import Line, Span, fit, width
+from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.torch_viewers.pane import Pane
 from gputop.ui.torch_viewers.snapshot.state import TorchState
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from gputop.model import clean_text
+from gputop.text import fit, width
 from gputop.torch_files.snapshot.groups import TERMS
 from gputop.torch_files.snapshot.memory_snapshot import MemorySnapshot, UnreadableFile, open_snapshot
-from gputop.ui.toolkit.cells import Line, Span, fit, width
+from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.toolkit.view import View
 from gputop.ui.torch_viewers.screen import ViewerScreen

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
+from gputop.text import fit
 from gputop.torch_files.snapshot.groups import stack_title
 from gputop.torch_files.snapshot.memory_snapshot import ACTIONS, OOM
 from gputop.torch_files.snapshot.phases import phases
-from gputop.ui.toolkit.cells import Line, Span, fit
+from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.torch_viewers.curve_pane import CurvePane
 from gputop.ui.torch_viewers.snapshot.pane import NO_TRACE, SnapshotPane

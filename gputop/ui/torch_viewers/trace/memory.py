@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from gputop.model import clean_text
+from gputop.text import fit
 from gputop.torch_files.trace.memory_curve import MemoryCurve
-from gputop.ui.toolkit.cells import Line, fit
+from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.torch_viewers.curve_pane import CurvePane
 from gputop.ui.torch_viewers.trace.overview import NO_MEMORY

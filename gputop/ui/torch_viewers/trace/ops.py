@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from gputop.model import clean_text
+from gputop.text import fit, wrap
 from gputop.torch_files.trace.callers import FUNCTION
 from gputop.torch_files.trace.events import PYTHON
 from gputop.torch_files.trace.op_table import OpRow
-from gputop.ui.toolkit.cells import Line, Span, fit
+from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.toolkit.frame import Hint
-from gputop.ui.toolkit.wrap import wrap
 from gputop.ui.torch_viewers.pane import ListPane
 from gputop.ui.torch_viewers.trace.state import STACKS, TraceState
 from gputop.units.fine import duration, size

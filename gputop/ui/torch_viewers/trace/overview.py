@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gputop.model import clean_text
-from gputop.ui.toolkit.cells import Line, fit, width
-from gputop.ui.toolkit.wrap import wrap
+from gputop.text import fit, width, wrap
+from gputop.ui.toolkit.cells import Line
 from gputop.ui.torch_viewers.pane import TextPane
 from gputop.ui.torch_viewers.trace.state import TraceState
 from gputop.units.fine import milliseconds, size

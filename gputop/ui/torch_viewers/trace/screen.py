@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from gputop.model import clean_text
+from gputop.text import fit, width
 from gputop.torch_files.trace.memory_timeline import MemoryTimeline
 from gputop.torch_files.trace.profiler_file import UnreadableTrace
 from gputop.torch_files.trace.profiler_trace import open_profile
 from gputop.ui.toolkit.background import in_background
-from gputop.ui.toolkit.cells import Line, Span, fit, width
+from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.toolkit.view import View
 from gputop.ui.torch_viewers.pane import Pane

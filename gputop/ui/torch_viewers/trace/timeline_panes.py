@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from gputop.text import fit
 from gputop.torch_files.trace.memory_timeline import CATEGORIES, MemoryTimeline
-from gputop.ui.toolkit.cells import Line, fit
+from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.view import View
 from gputop.ui.torch_viewers.curve_pane import CurvePane
 from gputop.units.fine import milliseconds, percent, size
