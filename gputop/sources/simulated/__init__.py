@@ -2,6 +2,10 @@
 
 Plausible, moving, and reproducible: what it shows at a moment is a function of the scenario, the seed, the time on
 its clock and the signals sent so far. It reads neither the driver nor /proc, and no signal leaves it.
+
+``machine`` is the state behind it all, which the four sides read under one lock: ``source`` (what NVML would say),
+``host`` (what /proc would), ``signals`` and ``investigator``. ``gpu`` has the physics, ``population`` the processes,
+``workloads`` what a process asks of its GPU over time. Which machines there are is in ``machines``.
 """
 
 from __future__ import annotations
@@ -35,8 +39,8 @@ def simulated_machine(
 ) -> SimulatedMachine:
     """The machine called *name* (see SCENARIOS; also NxMODEL such as 4xh200). Raises UnknownScenario.
 
-    *clock* tells epoch seconds and must not run backwards. The story begins *started_before* seconds before the call,
-    so a test can join it in the middle.
+    *clock* tells epoch seconds and must not run backwards. The simulation begins *started_before* seconds before the
+    call, so that a test can join it in the middle.
     """
     plan = build(name, seed)
     world = SimulatedWorld(

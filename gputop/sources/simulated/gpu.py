@@ -1,4 +1,4 @@
-"""The physics of one simulated GPU: from what its processes ask for to watts, degrees and megahertz."""
+"""The physics of one simulated GPU: from the load of its processes to watts, degrees and megahertz."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gputop.model import Xid
 from gputop.sources.simulated.machines.gpu_models import GpuModel
 from gputop.sources.simulated.noise import clamp, noise
 from gputop.sources.simulated.population import Population
-from gputop.sources.simulated.workloads import REST, TICK, Load
+from gputop.sources.simulated.workloads import REST, SAMPLES_PER_SECOND, Load
 
 IDLE, POWER_CAP, HW_SLOWDOWN, SW_THERMAL, HW_THERMAL = 0x01, 0x04, 0x08, 0x20, 0x40
 WARM_UP_SECONDS: Final = 14.0  # time constant of a heat sink
@@ -30,15 +30,15 @@ class SimulatedInstance:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedFault:
-    """What is wrong with a GPU, besides its load. Times are seconds of the story."""
+    """What is wrong with a GPU, besides its load. Times are simulated seconds."""
 
     cooling_from: float = math.inf  # the airflow fails over a minute…
     cooling_factor: float = 1.0  # …and then a watt warms it by so much more
     lost: tuple[float, float] | None = None  # from, to
     answers_after: float = 0.0  # a read takes so long…
-    ill_from: float = 0.0  # …from then on
+    slow_from: float = 0.0  # …from then on
     hangs_from: float | None = None
-    xids: tuple[Xid, ...] = ()  # at: seconds of the story
+    xids: tuple[Xid, ...] = ()  # at: simulated seconds
     corrected: int = 0
     corrected_per_minute: float = 0.0
     uncorrected: int = 0
@@ -72,10 +72,10 @@ class Slow(NamedTuple):
 
 @dataclass(slots=True)
 class SimulatedGpu:
-    """A board in its slot, with what is wrong with it."""
+    """One GPU: its model, its processes, and what is wrong with it."""
 
     index: int
-    board: GpuModel
+    model: GpuModel
     uuid: str
     serial: str
     bus: str
@@ -115,38 +115,38 @@ class SimulatedGpu:
 
     def _demand(self, load: Load) -> float:
         """Watts it would take without a limit."""
-        board = self.board
-        rest = board.idle_watts * (0.96 + 0.08 * noise(self.index, self.seed))
+        model = self.model
+        rest = model.idle_watts * (0.96 + 0.08 * noise(self.index, self.seed))
         if load.busy < 0.01 and load.encoder < 0.01:
             return rest
         heat = 0.4 * load.active + 0.6 * load.tensor + 0.42 * load.dram + 0.1 * load.encoder + 0.06 * load.decoder
-        return rest + 0.035 * (board.limit_watts - rest) + (board.limit_watts * 1.2 - rest) * heat
+        return rest + 0.035 * (model.limit_watts - rest) + (model.limit_watts * 1.2 - rest) * heat
 
     def _throttled(self, demand: float, degrees: float) -> tuple[float, float, int]:
         """(watts, share of the maximum clock, event reasons) at *degrees*."""
-        board = self.board
+        model = self.model
         watts, share, reasons = demand, 1.0, 0
-        if demand > board.limit_watts:
-            share -= min(0.4, demand / board.limit_watts - 1.0)
-            watts, reasons = board.limit_watts, POWER_CAP
-        if degrees >= board.maximum - 1:
-            brake = clamp(0.06 * (degrees - board.maximum + 2.0), 0.0, 0.5)
+        if demand > model.limit_watts:
+            share -= min(0.4, demand / model.limit_watts - 1.0)
+            watts, reasons = model.limit_watts, POWER_CAP
+        if degrees >= model.maximum - 1:
+            brake = clamp(0.06 * (degrees - model.maximum + 2.0), 0.0, 0.5)
             share, watts, reasons = share - brake, watts * (1.0 - 0.9 * brake), reasons | SW_THERMAL
-        if degrees >= board.slowdown:
+        if degrees >= model.slowdown:
             share, watts, reasons = share * 0.5, watts * 0.62, reasons | HW_SLOWDOWN | HW_THERMAL
         return watts, share, reasons
 
     def _target(self, watts: float, t: float) -> float:
         """The temperature it would reach if it went on like this."""
-        fault, board = self.fault, self.board
+        fault, model = self.fault, self.model
         place = 0.94 + 0.14 * noise(self.index, self.seed + 1)  # some slots get the warmer air
         if t > fault.cooling_from:
             place *= 1.0 + (fault.cooling_factor - 1.0) * clamp((t - fault.cooling_from) / 60.0)
-        return board.ambient + 5.0 * noise(self.index, self.seed + 2) - 2.0 + place * board.degrees_per_watt * watts
+        return model.ambient + 5.0 * noise(self.index, self.seed + 2) - 2.0 + place * model.degrees_per_watt * watts
 
     def warm(self, t: float) -> None:
-        """Bring temperature and average power to second floor(t), a second at a time. The grid is the story's, so that
-        how often somebody looks changes nothing."""
+        """Bring temperature and average power to second floor(t), a second at a time. It steps in whole
+        simulated seconds, so that how often somebody looks changes nothing."""
         second = math.floor(t)
         if self._second is None or second - self._second > FORGOTTEN_SECONDS:
             self._second = max(0, second - FORGOTTEN_SECONDS)
@@ -169,10 +169,10 @@ class SimulatedGpu:
     def physics(self, t: float) -> Physics:
         """The state at *t*, which must not lie before the second of an earlier call."""
         self.warm(t)
-        step = math.floor(t * TICK)
-        load = self.together_now(step / TICK)
+        step = math.floor(t * SAMPLES_PER_SECOND)
+        load = self.together_now(step / SAMPLES_PER_SECOND)
         watts, share, reasons = self._throttled(self._demand(load), self._degrees)
-        low, high = self.board.clock_sm
+        low, high = self.model.clock_sm
         if load.busy < 0.01 and load.encoder < 0.01:
             return Physics(load, watts, self._degrees, low, reasons | IDLE)
         clock = clamp(high * (share - 0.02 * noise(step, self.seed + 4)), low, high) // 15 * 15
@@ -181,7 +181,7 @@ class SimulatedGpu:
 
     def average_watts(self, instant: float) -> float:
         """nvidia-smi's power.draw: an average over about a second."""
-        return min(self.board.limit_watts * 1.004, (instant + self._watts[0] + self._watts[1]) / 3.0)
+        return min(self.model.limit_watts * 1.004, (instant + self._watts[0] + self._watts[1]) / 3.0)
 
     # ------------------------------------------------------------------ state
 
@@ -197,7 +197,7 @@ class SimulatedGpu:
         """Fans stand still while it is cool."""
         curve = clamp((degrees - 44.0) / 42.0)
         speed = 0 if curve == 0.0 else 28 + int(72 * curve**1.3)
-        return tuple(speed + (1 if k and speed else 0) for k in range(self.board.fans))
+        return tuple(speed + (1 if k and speed else 0) for k in range(self.model.fans))
 
 
 def _together(loads: list[Load]) -> Load:

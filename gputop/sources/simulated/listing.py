@@ -9,13 +9,13 @@ from gputop.model import GpuProcess, MigInstance
 from gputop.sources.simulated.gpu import SimulatedGpu
 from gputop.sources.simulated.machines.gpu_models import MIB
 from gputop.sources.simulated.population import GpuShare, SimulatedProcess
-from gputop.sources.simulated.workloads import REST, TICK, Load
+from gputop.sources.simulated.workloads import REST, SAMPLES_PER_SECOND, Load
 
 CONTEXT_OVERHEAD: Final = 43 * MIB  # used minus the sum over pids of an H200 with seven processes
 INSTANCE_RESERVED: Final = 22 * MIB
 
 
-class Rows:
+class SimulatedListing:
     """Makes the rows of one GPU. A row that says the same as before is the same object."""
 
     def __init__(self, gpu: SimulatedGpu) -> None:
@@ -25,8 +25,8 @@ class Rows:
     def read(self, t: float) -> tuple[tuple[GpuProcess, ...], int]:
         """The rows at *t* and the sum of their memory. Utilization is that of the second, memory that of the tick."""
         gpu, found, known = self._gpu, [], self._known
-        tick = math.floor(t * TICK) / TICK
-        room = (gpu.board.memory_mib - gpu.board.reserved_mib) * MIB - CONTEXT_OVERHEAD
+        tick = math.floor(t * SAMPLES_PER_SECOND) / SAMPLES_PER_SECOND
+        room = (gpu.model.memory_mib - gpu.model.reserved_mib) * MIB - CONTEXT_OVERHEAD
         here = gpu.population.on_gpu[gpu.index]
         for (process, use), load in zip(here, gpu.loads(float(math.floor(t))), strict=True):
             if process.started > t:
@@ -82,7 +82,7 @@ class Rows:
         gpu, made = self._gpu, []
         if not gpu.instances:
             return ()
-        tick = math.floor(t * TICK) / TICK
+        tick = math.floor(t * SAMPLES_PER_SECOND) / SAMPLES_PER_SECOND
         for instance in gpu.instances:
             number = instance.gpu_instance_id
             taken = sum(row.memory_bytes or 0 for row in rows if row.gpu_instance_id == number)

@@ -14,7 +14,7 @@ from gputop.sources.simulated.population import Population, SimulatedProcess
 
 @dataclass(slots=True)
 class SimulatedWorld:
-    """What source, host and signals share. ``now()`` is seconds of the story; hold ``lock`` around everything else.
+    """What source, host and signals share. ``now()`` is in simulated seconds; hold ``lock`` around everything else.
 
     The state is a function of scenario, seed, time and the signals sent so far, however often somebody looks. The
     clock must not run backwards: where it does, time stands still.
@@ -22,7 +22,7 @@ class SimulatedWorld:
 
     name: str
     clock: Callable[[], float]
-    epoch: float  # the clock's time at which the story's second 0 was
+    epoch: float  # the clock's time at the simulation's second 0
     gpus: list[SimulatedGpu]
     population: Population
     driver: Driver
@@ -33,7 +33,7 @@ class SimulatedWorld:
     _latest: float = 0.0
 
     def now(self) -> float:
-        """Seconds of the story now, with the population brought there."""
+        """Simulated seconds now, with the population advanced to there."""
         self._latest = t = max(self._latest, self.clock() - self.epoch)
         self.population.advance(t, self._warm)
         return t

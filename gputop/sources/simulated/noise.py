@@ -1,4 +1,4 @@
-"""Reproducible irregularity: every curve of the simulation is a pure function of time made from these."""
+"""Reproducible noise: every curve of the simulation is a pure function of time made from these."""
 
 from __future__ import annotations
 

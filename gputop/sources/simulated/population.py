@@ -1,4 +1,4 @@
-"""The processes of a simulated machine: who lives, who dies of what, and whose GPU memory outlives whom."""
+"""The processes of a simulated machine: which run, how each ends, and whose GPU memory outlives its owner."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from gputop.sources.simulated.noise import noise
 from gputop.sources.simulated.workloads import REST, Idle, Load, Workload
 
 TICKS_PER_SECOND: Final = 100
-HARMLESS: Final = frozenset({0, signal.SIGCHLD, signal.SIGURG, signal.SIGWINCH})
+IGNORED: Final = frozenset({0, signal.SIGCHLD, signal.SIGURG, signal.SIGWINCH})
 STOPPING: Final = frozenset({signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
-POLITE: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+CATCHABLE: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 NEVER: Final = float("inf")
 
 
@@ -37,7 +37,7 @@ class GpuShare:
 
 @dataclass(slots=True, eq=False)
 class SimulatedProcess:
-    """A process. Times are seconds of the machine's story; memory bytes; cpu percent of a core."""
+    """A process. Times are simulated seconds; memory bytes; cpu percent of a core."""
 
     pid: int
     parent: int
@@ -83,7 +83,7 @@ class SimulatedProcess:
         return use.workload.load(t)
 
 
-#: The machine's clock ticks count from its boot, this long before the story began.
+#: The machine's clock ticks count from its boot, this long before the simulation began.
 BOOTED_BEFORE: Final = 23.4 * 86400.0
 
 
@@ -103,7 +103,7 @@ class Population:
     version: int = 0  # changes whenever somebody comes, goes or is signalled
     _queue: list[tuple[float, int, Callable[[float], None]]] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
-    _heirs: dict[int, set[int]] = field(default_factory=dict)  # pid: those who inherited its context
+    _inheritors: dict[int, set[int]] = field(default_factory=dict)  # pid: those who inherited its context
     _highest_pid: int = 0
 
     def __post_init__(self) -> None:
@@ -133,7 +133,7 @@ class Population:
         for use in process.uses:
             self.on_gpu[use.gpu].append((process, use))
         if process.held_from is not None:
-            self._heirs.setdefault(process.held_from, set()).add(process.pid)
+            self._inheritors.setdefault(process.held_from, set()).add(process.pid)
         self._highest_pid = max(self._highest_pid, process.pid)
         self.version += 1
         return process
@@ -147,8 +147,8 @@ class Population:
 
     def holders(self, pid: int, t: float) -> list[SimulatedProcess]:
         """Living processes that keep the GPU memory of *pid* though it may be gone."""
-        heirs = (self.alive(heir, t) for heir in sorted(self._heirs.get(pid, ())))
-        return [heir for heir in heirs if heir is not None]
+        inheritors = (self.alive(inheritor, t) for inheritor in sorted(self._inheritors.get(pid, ())))
+        return [inheritor for inheritor in inheritors if inheritor is not None]
 
     def end(self, process: SimulatedProcess, at: float, cause: str) -> None:
         """Let *process* end *at* a time, unless it does so earlier anyway."""
@@ -171,16 +171,16 @@ class Population:
         self.at(t + 0.08 + 0.3 * noise(process.pid, 17), lambda _: self._free(process))
 
     def _free(self, process: SimulatedProcess) -> None:
-        if self._heirs.get(process.pid):
+        if self._inheritors.get(process.pid):
             return
         self.processes.pop(process.pid, None)
         for use in process.uses:
             self.on_gpu[use.gpu].remove((process, use))
         if process.held_from is not None:
-            heirs = self._heirs[process.held_from]
-            heirs.discard(process.pid)
+            inheritors = self._inheritors[process.held_from]
+            inheritors.discard(process.pid)
             owner = self.processes.get(process.held_from)
-            if not heirs and owner is not None and owner.ends_at < process.ends_at:
+            if not inheritors and owner is not None and owner.ends_at < process.ends_at:
                 self._free(owner)
 
     # ---------------------------------------------------------------- signals
@@ -188,7 +188,7 @@ class Population:
     def signal(self, process: SimulatedProcess, number: int, t: float) -> None:
         """What *number* does to *process*: at once for SIGSTOP and SIGCONT, a little later where it is fatal."""
         self.version += 1
-        if number in HARMLESS:
+        if number in IGNORED:
             return
         if number in STOPPING:
             process.stopped = True
@@ -199,7 +199,7 @@ class Population:
             process.pending = signal.SIGKILL if process.pending == signal.SIGKILL else number
         elif number == signal.SIGKILL:
             self.end(process, t + 0.03 + 0.05 * noise(process.pid, 11), "SIGKILL")
-        elif not (process.ignores_term and number in POLITE):
+        elif not (process.ignores_term and number in CATCHABLE):
             self.end(process, t + 0.1 + 0.7 * noise(process.pid, 13), f"signal {number}")
 
     def release(self, process: SimulatedProcess, t: float) -> None:

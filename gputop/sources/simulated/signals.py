@@ -13,7 +13,7 @@ from gputop.sources.simulated.machine import SimulatedWorld
 from gputop.sources.simulated.population import SimulatedProcess
 
 
-class SimulatedHold:
+class SimulatedHandle:
     """A grip on one simulated process: a pid that is reused later is another one."""
 
     def __init__(self, world: SimulatedWorld, process: SimulatedProcess, target: Target) -> None:
@@ -75,7 +75,7 @@ class SimulatedSignals:
                 return Result(target, Outcome.ALREADY_GONE, words)
             if ticks is not None and ticks != process.start_ticks:
                 return Result(target, Outcome.PID_REUSED, f"{pid} is another process now: nothing sent")
-            return SimulatedHold(self._world, process, target)
+            return SimulatedHandle(self._world, process, target)
 
     def related(self, of: Collection[ProcessKey]) -> RelatedProcesses:
         with self._world.lock:

@@ -7,9 +7,9 @@ import threading
 from typing import Final
 
 from gputop.model import Driver, Gpu, Xid
-from gputop.sources.simulated.facts import Facts
+from gputop.sources.simulated.facts import SimulatedFacts
 from gputop.sources.simulated.gpu import Physics, SimulatedGpu
-from gputop.sources.simulated.listing import CONTEXT_OVERHEAD, Rows, percent, tenths
+from gputop.sources.simulated.listing import CONTEXT_OVERHEAD, SimulatedListing, percent, tenths
 from gputop.sources.simulated.machine import SimulatedWorld
 from gputop.sources.simulated.machines.gpu_models import MIB
 from gputop.sources.source import Reading, SourceError
@@ -29,8 +29,8 @@ class SimulatedSource:
     def __init__(self, world: SimulatedWorld) -> None:
         self._world = world
         self._closed = threading.Event()
-        self._rows = [Rows(gpu) for gpu in world.gpus]
-        self._facts = [Facts(world, gpu) for gpu in world.gpus]
+        self._rows = [SimulatedListing(gpu) for gpu in world.gpus]
+        self._facts = [SimulatedFacts(world, gpu) for gpu in world.gpus]
 
     def open(self) -> Driver:
         self._closed.clear()
@@ -69,18 +69,18 @@ class SimulatedSource:
             t = self._world.now()
         if fault.hangs_from is not None and t >= fault.hangs_from:
             self._closed.wait()
-        elif fault.answers_after and t >= fault.ill_from:
+        elif fault.answers_after and t >= fault.slow_from:
             self._closed.wait(fault.answers_after)
 
     def _read(self, gpu: SimulatedGpu, t: float) -> Reading:
-        board = gpu.board
+        model = gpu.model
         at, xids = self._world.epoch + t, self._xids(gpu, t)
         facts, rows = self._facts[gpu.index], self._rows[gpu.index]
         if gpu.is_lost(t) or gpu.is_asleep(t):
             lost = gpu.is_lost(t)
             return Reading(
                 Gpu(
-                    gpu.index, gpu.uuid, board.name, at, pci_bus_id=gpu.bus, error=LOST if lost else None,
+                    gpu.index, gpu.uuid, model.name, at, pci_bus_id=gpu.bus, error=LOST if lost else None,
                     asleep=not lost, facts=facts.static(), xids=xids,
                 )
             )  # fmt: skip
@@ -88,41 +88,41 @@ class SimulatedSource:
         processes, taken = rows.read(t)
         used, free = self._memory(gpu, taken, bool(processes))
         load, mig, busy = now.load, bool(gpu.instances), now.busy
-        link = PCIE_LANE[board.pcie_generation] * board.pcie_width * 0.9
-        links = board.nvlinks * board.nvlink_bytes_per_second if board.nvlinks else None
+        link = PCIE_LANE[model.pcie_generation] * model.pcie_width * 0.9
+        links = model.nvlinks * model.nvlink_bytes_per_second if model.nvlinks else None
         reading = Gpu(
             gpu.index,
             gpu.uuid,
-            board.name,
+            model.name,
             at,
             pci_bus_id=gpu.bus,
-            memory_total_bytes=board.memory_mib * MIB,
+            memory_total_bytes=model.memory_mib * MIB,
             memory_used_bytes=used,
-            memory_reserved_bytes=None if board.shared_memory else board.reserved_mib * MIB,
+            memory_reserved_bytes=None if model.shared_memory else model.reserved_mib * MIB,
             memory_free_bytes=free,
-            memory_unattributed_bytes=None if board.shared_memory else used - taken,
-            memory_is_shared=board.shared_memory,
+            memory_unattributed_bytes=None if model.shared_memory else used - taken,
+            memory_is_shared=model.shared_memory,
             utilization_gpu_percent=None if mig else percent(load.busy),
             utilization_memory_percent=None if mig else percent(load.dram),
             utilization_encoder_percent=None if mig else percent(load.encoder),
             utilization_decoder_percent=None if mig else percent(load.decoder),
-            utilization_jpeg_percent=None if mig or not board.server else 0,
-            utilization_ofa_percent=None if mig or not board.server else 0,
-            sm_active_percent=tenths(load.active) if board.gpm else None,
-            sm_occupancy_percent=tenths(load.occupancy) if board.gpm else None,
-            tensor_active_percent=tenths(load.tensor) if board.gpm else None,
-            dram_bandwidth_percent=tenths(load.dram) if board.gpm else None,
+            utilization_jpeg_percent=None if mig or not model.server else 0,
+            utilization_ofa_percent=None if mig or not model.server else 0,
+            sm_active_percent=tenths(load.active) if model.gpm else None,
+            sm_occupancy_percent=tenths(load.occupancy) if model.gpm else None,
+            tensor_active_percent=tenths(load.tensor) if model.gpm else None,
+            dram_bandwidth_percent=tenths(load.dram) if model.gpm else None,
             temperature_celsius=int(now.degrees),
             temperature_memory_celsius=self._memory_degrees(gpu, now),
-            temperature_margin_celsius=max(0, board.slowdown - int(now.degrees)) if board.server else None,
+            temperature_margin_celsius=max(0, model.slowdown - int(now.degrees)) if model.server else None,
             power_watts=round(gpu.average_watts(now.watts), 2),
-            power_instant_watts=round(now.watts, 2) if board.server else None,
-            power_limit_watts=board.limit_watts if board.power_range else None,
+            power_instant_watts=round(now.watts, 2) if model.server else None,
+            power_limit_watts=model.limit_watts if model.power_range else None,
             fans_percent=gpu.fan_percents(now.degrees),
             clock_sm_mhz=now.clock_sm,
-            clock_memory_mhz=board.clock_memory[1 if busy else 0] or None,
+            clock_memory_mhz=model.clock_memory[1 if busy else 0] or None,
             clock_video_mhz=int(now.clock_sm * 0.9) // 15 * 15,
-            performance_state=board.idle_state if not busy else 0 if board.server else 2,
+            performance_state=model.idle_state if not busy else 0 if model.server else 2,
             event_reasons_mask=now.reasons,
             pcie_rx_bytes_per_second=min(link, load.rx),
             pcie_tx_bytes_per_second=min(link, load.tx),
@@ -137,17 +137,17 @@ class SimulatedSource:
 
     def _memory(self, gpu: SimulatedGpu, taken: int, any_process: bool) -> tuple[int, int | None]:
         """(used, free): the processes, what their contexts cost besides, what is hidden; never more than there is."""
-        board = gpu.board
-        if board.shared_memory:
+        model = gpu.model
+        if model.shared_memory:
             return taken, None
-        room = (board.memory_mib - board.reserved_mib) * MIB
+        room = (model.memory_mib - model.reserved_mib) * MIB
         used = min(room, taken + (CONTEXT_OVERHEAD if any_process else 0) + gpu.hidden_bytes)
         return used, room - used
 
     def _memory_degrees(self, gpu: SimulatedGpu, now: Physics) -> int | None:
-        if gpu.board.memory_maximum is None:
+        if gpu.model.memory_maximum is None:
             return None
-        return int(now.degrees - 2.0 - 7.0 * min(1.0, now.watts / gpu.board.limit_watts))
+        return int(now.degrees - 2.0 - 7.0 * min(1.0, now.watts / gpu.model.limit_watts))
 
     def _xids(self, gpu: SimulatedGpu, t: float) -> tuple[Xid, ...]:
         if not gpu.fault.xids:

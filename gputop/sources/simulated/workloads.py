@@ -1,6 +1,6 @@
-"""What a process does to its GPU over time: the rhythm of training, serving, notebooks, rendering…
+"""What a process does to its GPU over time: training, serving, notebooks, rendering…
 
-A workload is a pure function of the seconds since the machine's story began (negative before it), so that any clock,
+A workload is a pure function of the seconds since the simulation began (negative before it), so that any clock,
 stepped in any way, sees the same curves. Shares are 0 to 1, rates bytes per second, memory MiB.
 """
 
@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from gputop.sources.simulated.noise import clamp, noise, smooth
 
-TICK = 6  # the driver's utilization counters are averages over about 1/6 s
+SAMPLES_PER_SECOND = 6  # the driver's utilization counters are averages over about 1/6 s
 
 
 class Load(NamedTuple):
@@ -57,7 +57,7 @@ class Idle:
 class Training:
     """Forward, backward, all-reduce and optimizer; data stalls now and then; a checkpoint every few minutes.
 
-    Ranks of one job share *seed* (and so the rhythm) and differ by *rank*, which only jitters.
+    Ranks of one job share *seed* (and so their phases) and differ by *rank*, which only jitters.
     """
 
     mib: float
@@ -71,7 +71,7 @@ class Training:
 
     def load(self, t: float) -> Load:
         u = t + self.seed % 997 * 0.731 + 31.0
-        tick = int(t * TICK // 1)
+        tick = int(t * SAMPLES_PER_SECOND // 1)
         jitter = noise(tick, self.seed + self.rank * 101) - 0.5
         into = u % self.checkpoint_every
         if into < self.checkpoint_takes:  # state goes out to the host in shards, the next step waits
@@ -145,7 +145,7 @@ class Serving:
         level = clamp((tide - 1.0 + self.demand) / max(self.demand, 0.05) * 1.7)
         if level <= 0.03:
             return REST
-        tick = int(t * TICK // 1)
+        tick = int(t * SAMPLES_PER_SECOND // 1)
         if noise(tick // 2, self.seed + 9) < 0.32 * level:  # prefill: compute-bound
             return Load(
                 clamp(0.75 + 0.25 * level), 0.55 + 0.38 * level, 0.24, 0.3 + 0.3 * level, 0.35, 180e6, 30e6,
@@ -179,7 +179,7 @@ class Notebook:
         _, into = self._cell(t)
         if not 0.0 <= into < self.runs:
             return REST
-        wave = noise(int(t * TICK // 1), self.seed)
+        wave = noise(int(t * SAMPLES_PER_SECOND // 1), self.seed)
         return Load(0.45 + 0.4 * wave, 0.3 + 0.3 * wave, 0.2, 0.1 * wave, 0.2 + 0.2 * wave, 400e6 * wave, 90e6 * wave)
 
     def memory(self, t: float) -> float:
@@ -207,7 +207,7 @@ class Batches:
     def load(self, t: float) -> Load:
         if not self._working(t):
             return Load(0.02, 0.01, 0.02, 0.0, 0.01, 60e6, 30e6)
-        wave = noise(int(t * TICK // 1), self.seed) - 0.5
+        wave = noise(int(t * SAMPLES_PER_SECOND // 1), self.seed) - 0.5
         return Load(
             clamp(0.96 + 0.08 * wave), clamp(self.active + 0.08 * wave), 0.34, clamp(self.tensor * (1 + 0.2 * wave)),
             clamp(self.dram + 0.1 * wave), 55e6 * (1 + wave), 80e6 * (1 + wave),
@@ -226,7 +226,11 @@ class Desktop:
     liveliness: float = 0.12
 
     def load(self, t: float) -> Load:
-        stir = smooth(t / 3.0, self.seed) ** 3 * self.liveliness * (0.6 + 0.8 * noise(int(t * TICK), self.seed))
+        stir = (
+            smooth(t / 3.0, self.seed) ** 3
+            * self.liveliness
+            * (0.6 + 0.8 * noise(int(t * SAMPLES_PER_SECOND), self.seed))
+        )
         return Load(stir, stir * 0.6, 0.1, 0.0, stir * 0.5, 900e6 * stir, 120e6 * stir)
 
     def memory(self, t: float) -> float:
@@ -244,7 +248,7 @@ class Transcoding:
 
     def load(self, t: float) -> Load:
         scene = smooth(t / 4.0, self.seed) - 0.5
-        grain = noise(int(t * TICK // 1), self.seed) - 0.5
+        grain = noise(int(t * SAMPLES_PER_SECOND // 1), self.seed) - 0.5
         return Load(
             0.16 + 0.08 * scene, 0.08 + 0.04 * scene, 0.12, 0.0, 0.12 + 0.06 * scene, 310e6 * (1 + scene), 95e6, 0.0,
             clamp(self.encoder + 0.3 * scene + 0.08 * grain), clamp(self.decoder + 0.24 * scene + 0.06 * grain),

@@ -6,7 +6,7 @@ from typing import Final
 
 from gputop.model import Severity, Xid, clean_text
 from gputop.sources.simulated.gpu import SimulatedFault
-from gputop.sources.simulated.machines.gpu_models import BOARDS
+from gputop.sources.simulated.machines.gpu_models import GPU_MODELS
 from gputop.sources.simulated.machines.plan import MachinePlan, plan
 from gputop.sources.simulated.machines.process_factory import DAY, HOUR, MINUTE, Restart, on
 from gputop.sources.simulated.machines.servers import cluster_node, dead_pid
@@ -15,18 +15,18 @@ from gputop.sources.simulated.workloads import Idle, Leaking, Notebook, Serving,
 
 def leak(seed: int) -> MachinePlan:
     """Memory held by dead parents, a forgotten server, a debugger somebody stopped."""
-    made = plan([BOARDS["h200"]] * 2, seed)
-    crew = made.crew
+    made = plan([GPU_MODELS["h200"]] * 2, seed)
+    factory = made.factory
     dead_pid(made, 0, 61_020, 71_680, "cv", "python ddp.py --nodes 1 --dataset imagenet22k --accum 4", 4, 14.2 * HOUR)
     dead_pid(made, 1, 58_377, 22_528, "nlp", "python pretrain.py --resume last.ckpt", 2, 41.0 * HOUR)
-    crew.skip_to(62_400)
-    crew.run(
+    factory.skip_to(62_400)
+    factory.run(
         "alice", "python finetune.py --lora", on(0, Training(44_000.0, seed + 5, step=1.7)), ago=0.9 * HOUR, rss=7.7
     )
-    crew.run("bob", "python server.py", on(1, Idle(31_000.0)), ago=3.1 * DAY, rss=2.2, cpu=0.0)
-    crew.run("carol", "python debug.py", on(1, Idle(9_100.0)), ago=8.0 * HOUR, rss=1.6, cpu=0.0, stopped=True)
-    crew.run("root", "/usr/bin/dcgmi diag -r 3", on(1, Idle(2_400.0)), ago=0.3 * HOUR, rss=0.2, cpu=0.0)
-    engine = crew.service("emre", "VLLM::Worker_TP1", on(1, Idle(16_900.0)), ago=5.0 * HOUR, rss=4.1, cpu=0.0)
+    factory.run("bob", "python server.py", on(1, Idle(31_000.0)), ago=3.1 * DAY, rss=2.2, cpu=0.0)
+    factory.run("carol", "python debug.py", on(1, Idle(9_100.0)), ago=8.0 * HOUR, rss=1.6, cpu=0.0, stopped=True)
+    factory.run("root", "/usr/bin/dcgmi diag -r 3", on(1, Idle(2_400.0)), ago=0.3 * HOUR, rss=0.2, cpu=0.0)
+    engine = factory.service("emre", "VLLM::Worker_TP1", on(1, Idle(16_900.0)), ago=5.0 * HOUR, rss=4.1, cpu=0.0)
     engine.session = engine.group = engine.pid - 311  # whose server, and whose shell, are gone
     return made
 
@@ -55,7 +55,7 @@ def lost_gpu(seed: int) -> MachinePlan:
 
 def slow(seed: int) -> MachinePlan:
     made = cluster_node("h200", 8, seed)
-    made.gpus[2].fault = SimulatedFault(answers_after=3.0, ill_from=3.0)
+    made.gpus[2].fault = SimulatedFault(answers_after=3.0, slow_from=3.0)
     return made
 
 
@@ -94,10 +94,12 @@ def hot(seed: int) -> MachinePlan:
 
 def busy_oom(seed: int) -> MachinePlan:
     """A program fills GPU 0 in a minute or two, runs out of memory and is started again, for ever."""
-    made = plan([BOARDS["h200"]] * 2, seed)
-    crew = made.crew
+    made = plan([GPU_MODELS["h200"]] * 2, seed)
+    factory = made.factory
     loop = Training(0.0, seed + 1, step=1.2)
-    crew.run("ml", "vllm serve mistral-large", on(0, Serving(46_000.0, seed, 0.7)), ago=2 * DAY, rss=7.0, name="vllm")
+    factory.run(
+        "ml", "vllm serve mistral-large", on(0, Serving(46_000.0, seed, 0.7)), ago=2 * DAY, rss=7.0, name="vllm"
+    )
 
     def growing(mib: float, start: float | None) -> Leaking:
         return Leaking(mib, seed + 1, 60_000.0, 1_500.0, 7.0, start, loop)
@@ -105,9 +107,11 @@ def busy_oom(seed: int) -> MachinePlan:
     def full_after(work: Workload) -> float:
         return work.full_after(95_500.0) if isinstance(work, Leaking) else DAY
 
-    train = crew.run("alice", "python train.py --batch-size 512", on(0, growing(64_000.0, None)), ago=MINUTE, rss=9.0)
+    train = factory.run(
+        "alice", "python train.py --batch-size 512", on(0, growing(64_000.0, None)), ago=MINUTE, rss=9.0
+    )
     Restart(made.population, 5.0, lambda start: growing(18_000.0, start), lives=full_after).watch(train)
-    crew.run("bob", "python train.py", on(1, Training(118_000.0, seed + 8)), ago=5 * HOUR, rss=9.0)
+    factory.run("bob", "python train.py", on(1, Training(118_000.0, seed + 8)), ago=5 * HOUR, rss=9.0)
     return made
 
 
@@ -125,8 +129,8 @@ HOSTILE: Final = (
 
 
 def hostile(seed: int) -> MachinePlan:
-    made = plan([BOARDS["h200"]] * 2, seed, clean_text("host\x1b[2J[/x]"))
+    made = plan([GPU_MODELS["h200"]] * 2, seed, clean_text("host\x1b[2J[/x]"))
     for k, (user, command) in enumerate(HOSTILE):
         work = Training(9_000.0 + k * 700, seed + k) if k % 2 else Notebook(2_000.0 + k * 500, seed + k, every=60.0)
-        made.crew.run(user, command, on(k % 2, work), ago=k * HOUR + MINUTE, name=command[:15], pid=2_000_000 + k)
+        made.factory.run(user, command, on(k % 2, work), ago=k * HOUR + MINUTE, name=command[:15], pid=2_000_000 + k)
     return made

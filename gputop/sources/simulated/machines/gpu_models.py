@@ -1,4 +1,4 @@
-"""The boards that can be simulated, with the figures that their drivers give.
+"""The GPU models that can be simulated, with the figures that their drivers give.
 
 H200 as measured (driver 580, NVML 13.580); the others from their data sheets and public nvidia-smi -q output.
 """
@@ -14,7 +14,7 @@ GIB: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class GpuModel:
-    """What is the same for every board of a model. Watts, MHz, MiB, degrees Celsius."""
+    """What is the same for every GPU of a model. Watts, MHz, MiB, degrees Celsius."""
 
     name: str
     architecture: str
@@ -61,7 +61,7 @@ def _consumer(name: str, mib: int, watts: float, idle: float, sm: int, **more: o
     return GpuModel(name, memory_mib=mib, limit_watts=watts, idle_watts=idle, **(settings | more))  # type: ignore[arg-type]
 
 
-BOARDS: Final[dict[str, GpuModel]] = {
+GPU_MODELS: Final[dict[str, GpuModel]] = {
     "h200": GpuModel("NVIDIA H200", "Hopper", "9.0", 143771, 616, 700, 76, (345, 1980), (3201, 3201)),
     "h100": GpuModel("NVIDIA H100 80GB HBM3", "Hopper", "9.0", 81559, 557, 700, 70, (345, 1980), (2619, 2619)),
     "b200": GpuModel(

@@ -1,4 +1,4 @@
-"""A simulated machine in the making: boards in slots, people at work, and what will go wrong."""
+"""A simulated machine being built: its GPUs, its host, and the factory for its processes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gputop.sources.simulated.population import Population
 
 @dataclass
 class MachinePlan:
-    """What a scenario makes."""
+    """What a scenario builds."""
 
     gpus: list[SimulatedGpu]
-    crew: ProcessFactory
+    factory: ProcessFactory
     seed: int
     host_name: str
     cpu_count: int
@@ -25,26 +25,26 @@ class MachinePlan:
 
     @property
     def population(self) -> Population:
-        return self.crew.population
+        return self.factory.population
 
 
-def plan(boards: list[GpuModel], seed: int, host_name: str = "gpu01") -> MachinePlan:
-    """A machine with *boards* and nobody there. A server has 16 cores and 256 GiB for each."""
-    population = Population(len(boards))
-    rng = random.Random(seed * 7919 + len(boards))
+def plan(models: list[GpuModel], seed: int, host_name: str = "gpu01") -> MachinePlan:
+    """A machine with a GPU of each of *models*, and no processes. A server has 16 cores and 256 GiB for each GPU."""
+    population = Population(len(models))
+    rng = random.Random(seed * 7919 + len(models))
     gpus = []
-    for index, board in enumerate(boards):
+    for index, model in enumerate(models):
         bus = f"{index // 13:08X}:{0x18 + index % 13 * 0x11:02X}:00.0"
         serial = f"165{rng.randrange(10**10):010d}"
-        gpus.append(SimulatedGpu(index, board, uuid("GPU", rng), serial, bus, seed + 1000 + index * 37, population))
-    server = not boards or boards[0].server
+        gpus.append(SimulatedGpu(index, model, uuid("GPU", rng), serial, bus, seed + 1000 + index * 37, population))
+    server = not models or models[0].server
     return MachinePlan(
         gpus,
         ProcessFactory(population, rng),
         seed,
         host_name,
-        cpu_count=max(32, 16 * len(boards)) if server else 32,
-        memory_bytes=max(256, 256 * len(boards)) * GIB if server else 128 * GIB,
+        cpu_count=max(32, 16 * len(models)) if server else 32,
+        memory_bytes=max(256, 256 * len(models)) * GIB if server else 128 * GIB,
         memory_base_bytes=(14 if server else 3) * GIB,
     )
 

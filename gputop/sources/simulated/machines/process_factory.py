@@ -1,4 +1,4 @@
-"""Peoples a simulated machine: users, their terminals, and families of processes in them."""
+"""Adds the processes of a simulated machine: users, their terminals, and trees of processes in them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ USERS: Final = {
     "olamide": 1012,
 }  # fmt: skip
 
-STRANGER: Final = 1042  # whoever is not in USERS
+OTHER_UID: Final = 1042  # whoever is not in USERS
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 
 
@@ -32,7 +32,7 @@ def on(
 
 @dataclass
 class ProcessFactory:
-    """Adds processes with plausible pids and parents. ``ago`` is how long before the story's beginning they started."""
+    """Adds processes with plausible pids and parents. ``ago`` is how long before the simulation's start they began."""
 
     population: Population
     rng: random.Random
@@ -62,7 +62,7 @@ class ProcessFactory:
         self, pid: int, parent: int, name: str, command: str, user: str, ago: float, rss: int = 9 * MIB, **more: object
     ) -> SimulatedProcess:
         pid = pid or self._take()
-        uid = USERS.get(user, STRANGER)
+        uid = USERS.get(user, OTHER_UID)
         texts = clean_text(name)[:15], clean_text(command), clean_text(user)  # as the real reader does
         made = SimulatedProcess(pid, parent, *texts, uid, -ago, rss=rss, **more)  # type: ignore[arg-type]
         made.group = made.session = pid
@@ -123,7 +123,7 @@ class ProcessFactory:
             cpu_busy=cpu,
             cpu_rest=rest,
             threads=threads,
-            cwd=f"/home/{user}" if USERS.get(user, STRANGER) > 1000 else "/",
+            cwd=f"/home/{user}" if USERS.get(user, OTHER_UID) > 1000 else "/",
             executable=executable or (program if program.startswith("/") else f"/home/{user}/venv/bin/{program}"),
             **more,
         )
