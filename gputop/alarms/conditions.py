@@ -95,13 +95,13 @@ def _parse(whole: str, hold_seconds: float | None, clear: str | None) -> Conditi
     hold_seconds = hold_seconds or 0.0
     if match := _GONE.fullmatch(text):
         if clear is not None:
-            raise ValueError("there is no level to clear at")
+            raise ValueError("there is no level to clear")
         return Condition(whole, Scope.GONE, (_gone(match["what"], match["which"]),), hold_seconds=hold_seconds)
     parts = _Parts(_GRAMMAR.terms(text))
     selection, of_process = _selection(parts.selecting), parts.of_process
     if event := _event(parts):
         if of_process or clear is not None:
-            raise ValueError("this is asked of a GPU, and has no level")
+            raise ValueError("this is about a GPU and has no level")
         scope = Scope.GPU if isinstance(event, GpuLostCondition) else Scope.XID
         return Condition(whole, scope, (event,), selection, hold_seconds)
     parts.refuse_words()
@@ -138,7 +138,7 @@ class _Parts:
             elif word == "process":
                 self._process(term)
             elif word == "or" and self.comparing:
-                raise FilterError("there is no or: give two conditions", term.position)
+                raise FilterError("'or' is not supported: write two conditions", term.position)
             elif word == "and" and self.comparing and not last:
                 pass  # all must hold anyway
             elif word == "clear" and self.comparing and not last:
@@ -153,7 +153,7 @@ class _Parts:
 
     def _process(self, term: Term) -> None:
         if self.comparing:
-            raise FilterError("process goes to the beginning, and is for all of it", term.position)
+            raise FilterError("process goes at the beginning and applies to the whole condition", term.position)
         self.of_process = True
 
     def refuse_words(self) -> None:
@@ -211,7 +211,7 @@ def _selection(terms: list[Term]) -> Selection:
         if term.name != "gpu":
             tests.append(_SELECTS[term.name](term))
         elif term.negated:
-            raise FilterError("name the GPUs that are meant: gpu:0,1", term.position)
+            raise FilterError("name the GPUs you mean: gpu:0,1", term.position)
         else:
             gpus = term.values
     return Selection(gpus, tuple(tests))
@@ -272,10 +272,10 @@ def _clause(term: Term, clear: str | None, of_process: bool) -> Clause:
 def _growth(term: Term, clear: str | None) -> Growth:
     size, slash, time = term.value.partition("/")
     if term.operator != ">" or term.negated or not slash:
-        raise ValueError("a trend is of the form memory grows > 1GiB/10min")
+        raise ValueError("a trend is written memory grows > 1GiB/10min")
     window = units.parse_interval(time if re.match(r"\s*[\d.]", time) else f"1{time.strip()}")
     if not 60 <= window <= 86400:
-        raise ValueError(f"{shown_time(window)}: a trend is told over 1 min to 24 h")
+        raise ValueError(f"{shown_time(window)}: a trend needs a window of 1 min to 24 h")
     level = BYTES.parse(size)
     cleared = BYTES.parse(clear.split("/")[0]) if clear is not None else level / 2
     if cleared > level:

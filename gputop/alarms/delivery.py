@@ -34,7 +34,7 @@ class DeliveryQueue:
                     self._threads += 1
                     threading.Thread(target=self._work, daemon=True, name="gputop-delivery").start()
         if full:
-            self._report(f"{label}: left out, {WAITING} others are waiting")
+            self._report(f"{label}: skipped, {WAITING} others are waiting")
 
     def finish(self, seconds: float) -> int:
         """Wait for all jobs, at most *seconds*. Returns how many were not begun."""

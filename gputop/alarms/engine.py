@@ -24,7 +24,7 @@ from gputop.model.selection import find
 from gputop.sampling.messages import AlarmCleared, AlarmDetails, AlarmRaised, AlarmUnclear
 
 UNCLEAR_AFTER_SECONDS: Final = 30.0
-ASLEEP: Final = "the GPU is asleep, and is not woken to be read"
+ASLEEP: Final = "the GPU is asleep and is not woken up to be read"
 
 Event = AlarmRaised | AlarmCleared | AlarmUnclear
 
@@ -137,7 +137,7 @@ class _Rule:
                 yield AlarmUnclear(at, self._alarm(subject, seen, not_known(self.condition, seen)), over=False)
             return
         if state.reported:
-            message = f"{who(seen)}: it can be told again whether {self.condition.text}"
+            message = f"{who(seen)}: can tell again whether {self.condition.text}"
             yield AlarmUnclear(at, self._alarm(subject, seen, message), over=True)
         was_clear, state.unclear_for, state.reported = not state.unclear_for, 0.0, False
         if state.raised:
@@ -170,7 +170,7 @@ class _Rule:
                 yield from self._end(subject, state, at, "it answers")  # and goes on under its UUID
             else:
                 lost = True if isinstance(self.condition.clauses[0], GpuLostCondition) else None
-                message = "it is not there any more"
+                message = "it is no longer there"
                 state.seen = replace(seen, holds=lost, stays=lost, message=message, reason=message)
                 yield from self._step(subject, state, at, passed)
 

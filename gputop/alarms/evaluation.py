@@ -170,9 +170,9 @@ class Evaluation:
             if not known:
                 reason = "" if gpu.asleep else gpu.error or NO_ANSWER
             elif isinstance(clause, Threshold):
-                reason = f"{clause.missing(gpu, process)} is not told"
+                reason = f"{clause.missing(gpu, process)} is not reported"
             elif (gpu.memory_used_bytes if process is None else process.memory_bytes) is None:
-                reason = "its memory is not told"
+                reason = "its memory is not reported"
         return Observation(holds, stays, gpu, process, tuple(values), reason=reason)
 
     def _xids(self, gpus: dict[str, Gpu], at: float) -> Iterator[tuple[str, Observation]]:
@@ -199,7 +199,7 @@ class Evaluation:
             self._last = listed
         message = "is there" if gone is False else "is gone" if self._last is not None else "is not there"
         if gone and listed is not None and listed.memory_bytes:
-            message += f", yet {shown_size(listed.memory_bytes)} are still held in its name"
+            message += f", but {shown_size(listed.memory_bytes)} is still held in its name"
         gpu = None if self._last is None else snapshot.gpu(self._last.gpu_uuid)
         return subject, Observation(
             gone, gone, gpu, self._last, message=f"{subject} {message}", reason="a GPU cannot be read"

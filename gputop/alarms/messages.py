@@ -34,7 +34,7 @@ def what_is_so(condition: Condition, seen: Observation, held: float = 0.0) -> st
 
 
 def not_known(condition: Condition, seen: Observation) -> str:
-    return f"{who(seen)}: it cannot be told whether {condition.text}: {seen.reason or 'it is not known yet'}"
+    return f"{who(seen)}: cannot tell whether {condition.text}: {seen.reason or 'not known yet'}"
 
 
 def who(seen: Observation) -> str:

@@ -38,20 +38,21 @@ EPILOG: Final = """conditions:
   memory grows > 1GiB/10min          its trend, not the start of a job
   process memory > 20GiB             of any process; also sm, cpu, host memory
   user:ml command:train memory > 40GiB
+  mem>40G user:ml,cv !type:G         short, as at the dashboard's / prompt
   idle > 30min and memory > 1GiB     a process that holds memory, doing nothing
   pid 1234 gone                      it has ended
   process vllm gone                  no such name or command is on the GPUs
   gpu lost, xid, xid 48,79
 
-Each alarm is raised once and cleared once. What the driver does not tell for
-a while changes nothing; after 30 s a line says so.
+Each alarm is raised once and cleared once. What the driver does not
+report for a while changes nothing; after 30 s a line says so.
 
 --run and webhooks get the facts: GPUTOP_TEXT, GPUTOP_ALARM, GPUTOP_EVENT,
 GPUTOP_GPU_UUID, GPUTOP_PID, GPUTOP_VALUE… in the environment, the same as
 JSON. Four commands run at once, for 60 s at most.
 
-exit status with --once: 0 nothing holds, 1 a condition holds, 2 it cannot be
-told (or wrong usage), 3 to 8 as for gputop.
+exit status with --once: 0 nothing holds, 1 a condition holds, 2 it is not
+known (or wrong usage), 3 to 8 as for gputop.
 """
 
 
@@ -151,7 +152,7 @@ def _once(rules: list[tuple[Condition, Actions]], options: argparse.Namespace, s
     conditions, own = _by_rule(rules)
     timed = [condition.text for condition in conditions if condition.needs_time]
     if timed:
-        raise Refusal(f"--once: {timed[0]!r} can only be told by watching for a while")
+        raise Refusal(f"--once: {timed[0]!r} needs to be watched for a while")
     everywhere = _everywhere(options)
     machine = machine_of(options)
     everything, _ = sample(machine.source, machine.host, lambda: None)
@@ -187,7 +188,7 @@ def _by_rule(rules: Iterable[tuple[Condition, Actions]]) -> tuple[list[Condition
 
 def _finish(deliveries: DeliveryQueue, say: Callable[[str], None], seconds: float = LAST_SECONDS) -> None:
     if left := deliveries.finish(seconds):
-        say(f"ended with {left} commands or webhooks not begun")
+        say(f"stopped with {left} commands or webhooks not started")
 
 
 def _refuse_unknown(conditions: Iterable[Condition], snapshot: Snapshot) -> None:

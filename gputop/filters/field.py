@@ -27,7 +27,7 @@ class Field(Generic[Asked]):
         """The unit *value*, as people write it, is in. Raises ValueError in words."""
         if value.strip().endswith("%"):
             if PERCENT not in self.readings:
-                raise ValueError(f"{self.label} is not told in percent")
+                raise ValueError(f"{self.label} has no percentage")
             return PERCENT
         return next((unit for unit in self.readings if unit is not PERCENT), PERCENT)
 
@@ -58,7 +58,7 @@ def unknown_field(name: str, registries: Iterable[FieldRegistry[...]], position:
     """No field is called *name*: says which may be meant, or which there are."""
     close = suggestion(name, (known for registry in registries for known in registry.names))
     names = dict.fromkeys(field.names[0] for registry in registries for field in registry)
-    hint = f" (is {close} meant?)" if close else f"; there are {', '.join(names)}"
+    hint = f" (did you mean {close}?)" if close else f"; there are {', '.join(names)}"
     return FilterError(f"{name or 'nothing'}: no such quantity{hint}", position)
 
 

@@ -30,7 +30,7 @@ def _number(suffix: str, example: str) -> Callable[[str], float]:
     def parse(text: str) -> float:
         match = re.fullmatch(pattern, text, re.IGNORECASE)
         if match is None:
-            raise ValueError(f"{text.strip()!r} is not of the form {example}")
+            raise ValueError(f"{text.strip()!r} is not a value such as {example}")
         return float(match[1])
 
     return parse
@@ -38,7 +38,7 @@ def _number(suffix: str, example: str) -> Callable[[str], float]:
 
 def _size(text: str) -> float:
     if re.fullmatch(r"\s*[\d.]+\s*", text):
-        raise ValueError(f"{text.strip()} of what? Say it with its unit: {text.strip()}% or {text.strip()}GiB")
+        raise ValueError(f"{text.strip()} needs a unit: {text.strip()}% or {text.strip()}GiB")
     return units.parse_size(text)
 
 

@@ -77,7 +77,7 @@ async def test_a_wrong_alarm_is_told_and_the_others_work(tmp_path: Path) -> None
     settings = DEFAULTS.changed(refresh=0.2, alarms=[AlarmRule("memry > 1%"), AlarmRule("gpu:0 memory > 1%")])
     async with dashboard(settings, tmp_path) as (app, _):
         await until(lambda: "alarm: gpu:0 memory > 1%" in text(app), "the remark")
-        assert any("is memory meant?" in words for words in notices(app))
+        assert any("did you mean memory?" in words for words in notices(app))
 
 
 async def test_handles_let_go_of_by_hand_are_no_lost_gpus(tmp_path: Path) -> None:

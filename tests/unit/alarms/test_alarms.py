@@ -142,7 +142,7 @@ def test_a_gap_of_half_a_minute_is_reported_once() -> None:
     story.memory(95)
     assert story.memory(*[None] * 59) == []
     assert story.memory(*[None] * 100) == ["unclear"]
-    assert "it cannot be told whether memory > 90%: memory is not told" in story.words[-1]
+    assert "cannot tell whether memory > 90%: memory is not reported" in story.words[-1]
     assert story.memory(95) == ["known"]
     assert story.memory(*[None] * 60) == ["unclear"]
     assert story.memory(50) == ["known", "cleared"]
@@ -151,14 +151,14 @@ def test_a_gap_of_half_a_minute_is_reported_once() -> None:
 def test_a_share_of_a_power_limit_that_is_missing_is_not_blamed_on_the_power() -> None:
     """`power > 90%` said that power is not told where only the limit was."""
     for known, said in [
-        ({"power_watts": 300.0, "power_limit_watts": None}, "the power limit is not told"),
-        ({"power_watts": None, "power_limit_watts": 700.0}, "power is not told"),
+        ({"power_watts": 300.0, "power_limit_watts": None}, "the power limit is not reported"),
+        ({"power_watts": None, "power_limit_watts": 700.0}, "power is not reported"),
     ]:
         _, unclear = once([parse("power > 90%")], snapshot(0, [gpu(**known)]), {}.get)
         assert [alarm.message.rpartition(": ")[2] for alarm in unclear] == [said]
     unsized = process(1, gpu(memory_total_bytes=None))
     _, unclear = once([parse("process memory > 90%")], snapshot(0, [gpu(memory_total_bytes=None)], [unsized]), {}.get)
-    assert unclear[0].message.endswith("the size of the GPU's memory is not told")
+    assert unclear[0].message.endswith("the size of the GPU's memory is not reported")
 
 
 def test_several_gpus_of_one_condition() -> None:
@@ -200,7 +200,7 @@ def test_a_gpu_that_the_driver_does_not_count_any_more_is_lost() -> None:
     story = Story("gpu lost")
     story.look(gpu(0), gpu(1))
     assert story.look(gpu(0), times=5) == ["raised"]
-    assert story.words == ["GPU 1 (NVIDIA H200): it is not there any more"]
+    assert story.words == ["GPU 1 (NVIDIA H200): it is no longer there"]
     assert story.look(gpu(0), gpu(1)) == ["cleared"]
 
 
@@ -323,7 +323,7 @@ def test_a_dead_pid_that_holds_memory_is_gone_and_that_is_told() -> None:
     story = Story("pid 5 gone", exists={5: False})
     story.look(gpu(), processes=[process(5)])
     assert story.look(gpu(), processes=[process(5, started=None, exists=False)]) == ["raised"]
-    assert story.words == ["pid 5 is gone, yet 10 GiB are still held in its name"]
+    assert story.words == ["pid 5 is gone, but 10 GiB is still held in its name"]
 
 
 def test_a_name_that_goes_and_comes_back() -> None:
@@ -423,7 +423,7 @@ def test_looking_once() -> None:
     holding, unclear = once(conditions, snapshot(0, [gpu()]), {9: True}.get)
     assert [alarm.message for alarm in holding] == ["GPU 0 (NVIDIA H200): memory 50%"] and not unclear
     holding, unclear = once(conditions[1:2], snapshot(0, [gpu(temperature_celsius=None)]), {}.get)
-    assert not holding and "temperature is not told" in unclear[0].message
+    assert not holding and "temperature is not reported" in unclear[0].message
     holding, unclear = once([parse("process memory > 1GiB")], snapshot(0, [gpu(error="lost")]), {}.get)
     assert not holding and len(unclear) == 1
 
@@ -433,7 +433,7 @@ def test_looking_once_at_a_sleeping_gpu_is_not_to_say_that_nothing_holds() -> No
     holding, unclear = once([parse("memory > 90%")], snapshot(0, [asleep]), {}.get)
     assert not holding
     assert [alarm.message for alarm in unclear] == [
-        "GPU 0 (NVIDIA H200): it cannot be told whether memory > 90%: the GPU is asleep, and is not woken to be read"
+        "GPU 0 (NVIDIA H200): cannot tell whether memory > 90%: the GPU is asleep and is not woken up to be read"
     ]
     assert once([parse("gpu lost"), parse("process memory > 1GiB")], snapshot(0, [asleep]), {}.get) == ([], [])
 

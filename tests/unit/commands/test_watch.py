@@ -119,10 +119,10 @@ def test_the_exit_status_says_whether_something_holds(arguments: list[str], stat
     ("arguments", "said"),
     [
         ([], "nothing to watch for: --when CONDITION"),
-        (["--when", "memry > 1%"], "is memory meant?"),
+        (["--when", "memry > 1%"], "did you mean memory?"),
         (["--when", "memory > 90%", "--clear", "95%"], "it would clear at 95%"),
         (["--when", "memory > 90%", "--for", "10"], "--for: '10' is not a time"),
-        (["--when", "xid", "--once"], "can only be told by watching"),
+        (["--when", "xid", "--once"], "needs to be watched"),
         (["--when", "gpu:9 gpu lost", "--once"], "gpu:9: no such GPU"),
         (["--when", "gpu:9 gpu lost"], "gpu:9: no such GPU"),
         (["--when", "xid", "--webhook", "ftp://x"], "a webhook needs a URL"),
@@ -139,7 +139,7 @@ def test_what_the_driver_does_not_tell_is_status_2(driver: SimulatedDriver) -> N
     driver.gpu(1).set(temperature="!not_supported")
     done = once("--once", "--when", "temperature > 120C", env=driver.env)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "GPU 1" in done.stderr and "temperature is not told" in done.stderr
+    assert "GPU 1" in done.stderr and "temperature is not reported" in done.stderr
 
 
 def test_a_sleeping_gpu_is_status_2_not_0() -> None:
@@ -313,7 +313,7 @@ def test_slow_commands_hold_nothing_up_and_the_surplus_is_told() -> None:
         deliveries.put(job, "slow")
     assert time.monotonic() - started < 10
     assert len(running) == AT_ONCE
-    assert said == [f"slow: left out, {WAITING} others are waiting"] * 2
+    assert said == [f"slow: skipped, {WAITING} others are waiting"] * 2
     release.set()
     assert deliveries.finish(10) == 0
     assert len(running) == AT_ONCE + WAITING

@@ -87,7 +87,7 @@ def test_a_share_of_memory_is_not_known_without_the_size_of_the_gpu() -> None:
 
 def test_an_error_says_where_it_is_and_what_may_be_meant() -> None:
     error = unknown_field("memry", (GPU_FIELDS,), 7)
-    assert (str(error), error.position) == ("memry: no such quantity (is memory meant?)", 7)
+    assert (str(error), error.position) == ("memry: no such quantity (did you mean memory?)", 7)
     (_, term) = GRAMMAR.terms("python mem>ten")
     field = GPU_FIELDS.get("mem")
     assert field is not None

@@ -311,11 +311,11 @@ def test_a_half_typed_or_wrong_term_is_said_in_words_and_hides_nothing(text: str
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("memry > 10G", "memry > 10G: memry: no such quantity (is memory meant?)"),
+        ("memry > 10G", "memry > 10G: memry: no such quantity (did you mean memory?)"),
         ("free memory > 10G", "free memory > 10G: free memory is a GPU's, not a process's"),
-        ("mem > 1G or sm > 5", "or: there is no or: all terms must pass"),
+        ("mem > 1G or sm > 5", "or: 'or' is not supported: all terms must match"),
         ("mem > 1G and sm > ", "sm >: a value is missing, such as sm > 90%"),
-        ("sm>5G", "sm>5G: '5G' is not of the form 90%"),
+        ("sm>5G", "sm>5G: '5G' is not a value such as 90%"),
     ],
 )
 def test_a_term_that_is_no_filter_is_said_with_what_may_be_meant(text: str, said: str) -> None:

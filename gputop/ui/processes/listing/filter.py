@@ -125,7 +125,7 @@ def _joins(terms: list[Term], position: int) -> bool:
     if word not in ("and", "or") or [term.is_comparison for term in neighbours] != [True, True]:
         return False
     if word == "or":
-        raise FilterError("there is no or: all terms must pass", terms[position].position)
+        raise FilterError("'or' is not supported: all terms must match", terms[position].position)
     return True
 
 
@@ -141,7 +141,7 @@ def _on_gpu(term: Term) -> PartTest:
     indices = {int(value) for value in values if value.isascii() and value.isdecimal() and len(value) < 8}
     prefixes = tuple(value.removeprefix("gpu-") for value in values if not (value.isdecimal() and len(value) < 8))
     if any(len(prefix) < _UUID_LEAST for prefix in prefixes):
-        raise FilterError("neither an index nor the first characters of a UUID", term.position)
+        raise FilterError("not an index or the beginning of a UUID", term.position)
 
     def test(part: GpuProcess) -> bool:
         uuid = part.gpu_uuid.lower().removeprefix("gpu-")
