@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from gputop.alarms.metrics import IDLE
 from gputop.filters.comparison import OPERATORS, Comparison
-from gputop.filters.quantities import shown_size, shown_time
 from gputop.model import Gpu, GpuProcess
+from gputop.units import short_duration, short_size
 
 
 class Scope(enum.Enum):
@@ -60,7 +60,7 @@ class Growth:
 
     def describe(self, value: float) -> str:
         verb = "grows" if value >= 0 else "shrinks"
-        return f"memory {verb} {shown_size(abs(value))} in {shown_time(self.window)}"
+        return f"memory {verb} {short_size(abs(value))} in {short_duration(self.window)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,10 +35,11 @@ from gputop.filters.comparison import comparison_of
 from gputop.filters.errors import FilterError
 from gputop.filters.field import Field, unknown_field
 from gputop.filters.process_fields import has_kind, pids_of
-from gputop.filters.quantities import BYTES, SECONDS, Unit, shown_time
+from gputop.filters.quantities import BYTES, SECONDS, Unit
 from gputop.filters.terms import Grammar, Term
 from gputop.model import GpuProcess, clean_text
 from gputop.settings import AlarmRule
+from gputop.units import short_duration
 
 CLEAR_SHARE: Final = 0.03  # of the level: how far it must fall back before the alarm clears
 LONGEST_CONDITION: Final = 200  # characters
@@ -91,7 +92,7 @@ def _parse(whole: str, hold_seconds: float | None, clear: str | None) -> Conditi
     if match := _HOLD.search(whole):
         hold_seconds, text = units.parse_interval(match["time"]), whole[: match.start()]
     elif hold_seconds:
-        whole += f" for {shown_time(hold_seconds).replace(' ', '')}"
+        whole += f" for {short_duration(hold_seconds).replace(' ', '')}"
     hold_seconds = hold_seconds or 0.0
     if match := _GONE.fullmatch(text):
         if clear is not None:
@@ -275,7 +276,7 @@ def _growth(term: Term, clear: str | None) -> Growth:
         raise ValueError("a trend is written memory grows > 1GiB/10min")
     window = units.parse_interval(time if re.match(r"\s*[\d.]", time) else f"1{time.strip()}")
     if not 60 <= window <= 86400:
-        raise ValueError(f"{shown_time(window)}: a trend needs a window of 1 min to 24 h")
+        raise ValueError(f"{short_duration(window)}: a trend needs a window of 1 min to 24 h")
     level = BYTES.parse(size)
     cleared = BYTES.parse(clear.split("/")[0]) if clear is not None else level / 2
     if cleared > level:

@@ -10,9 +10,9 @@ from gputop.alarms.condition import Condition, GpuLostCondition, Growth, Process
 from gputop.alarms.metrics import IDLE, is_idle
 from gputop.alarms.timed_metrics import IdleTime, MemoryTrend
 from gputop.filters.comparison import OPERATORS
-from gputop.filters.quantities import shown_size, shown_time
 from gputop.model import Gpu, GpuProcess, Snapshot, Xid
 from gputop.model.selection import find
+from gputop.units import short_duration, short_size
 
 LOST_AFTER_SECONDS: Final = 10.0  # without an answer: then a GPU counts as lost
 XID_SECONDS: Final = 600.0  # how long an Xid alarm stays, as on the dashboard
@@ -199,7 +199,7 @@ class Evaluation:
             self._last = listed
         message = "is there" if gone is False else "is gone" if self._last is not None else "is not there"
         if gone and listed is not None and listed.memory_bytes:
-            message += f", but {shown_size(listed.memory_bytes)} is still held in its name"
+            message += f", but {short_size(listed.memory_bytes)} is still held in its name"
         gpu = None if self._last is None else snapshot.gpu(self._last.gpu_uuid)
         return subject, Observation(
             gone, gone, gpu, self._last, message=f"{subject} {message}", reason="a GPU cannot be read"
@@ -244,4 +244,4 @@ def readable(gpu: Gpu) -> bool:
 
 
 def no_more(xid: Xid) -> str:
-    return f"no more Xid {xid.code} for {shown_time(XID_SECONDS)}"
+    return f"no more Xid {xid.code} for {short_duration(XID_SECONDS)}"

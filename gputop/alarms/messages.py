@@ -5,9 +5,9 @@ from __future__ import annotations
 from gputop.alarms.condition import Condition, Growth, Scope, Threshold
 from gputop.alarms.evaluation import Observation
 from gputop.alarms.metrics import GROWTH
-from gputop.filters.quantities import shown_time
 from gputop.sampling.messages import AlarmDetails
 from gputop.text import shorten
+from gputop.units import short_duration
 
 
 def alarm(condition: Condition, subject: str, seen: Observation, message: str) -> AlarmDetails:
@@ -30,7 +30,7 @@ def what_is_so(condition: Condition, seen: Observation, held: float = 0.0) -> st
         for clause, value in zip(condition.clauses, seen.values, strict=True)
         if isinstance(clause, Threshold | Growth) and value is not None
     )
-    return f"{who(seen)}: {said}" + (f", for {shown_time(held)}" if held else "")
+    return f"{who(seen)}: {said}" + (f", for {short_duration(held)}" if held else "")
 
 
 def not_known(condition: Condition, seen: Observation) -> str:

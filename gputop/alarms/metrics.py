@@ -10,11 +10,12 @@ from typing import Final
 from gputop.filters.field import Field, FieldRegistry
 from gputop.filters.gpu_fields import GPU_FIELDS
 from gputop.filters.process_fields import PROCESS_FIELDS, ProcessField, ProcessFields
-from gputop.filters.quantities import BYTES, SECONDS, SIZE_SUFFIX, TIME_SUFFIX, Unit, shown_size
+from gputop.filters.quantities import BYTES, SECONDS, SIZE_SUFFIX, TIME_SUFFIX, Unit
 from gputop.model import Gpu, GpuProcess
+from gputop.units import short_size
 
 GROWTH: Final = Unit(
-    "bytes/window", rf"(?:{SIZE_SUFFIX})\s*/\s*[\d.]*\s*(?:{TIME_SUFFIX})", "1GiB/10min", BYTES.parse, shown_size
+    "bytes/window", rf"(?:{SIZE_SUFFIX})\s*/\s*[\d.]*\s*(?:{TIME_SUFFIX})", "1GiB/10min", BYTES.parse, short_size
 )
 _GROWTH_NAMES: Final = ("memory grows", "grows")
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gputop import units
+from gputop.units import short_duration, short_number, short_size
 
 NUMBER: Final = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?"
 
@@ -49,34 +50,12 @@ def _celsius(text: str) -> float:
     return (float(match[1]) - 32) * 5 / 9 if match[2].upper() == "F" else float(match[1])
 
 
-def shown_number(value: float) -> str:
-    """At most one digit after the point, none where it is 0."""
-    return f"{value:.1f}".removesuffix(".0")
-
-
-def shown_size(bytes_: float) -> str:
-    """``88.1 GiB``, ``612 MiB``."""
-    if abs(bytes_) < units.GIB:
-        return f"{bytes_ / units.MIB:.0f} MiB"
-    return f"{shown_number(bytes_ / units.GIB)} GiB"
-
-
-def shown_time(seconds: float) -> str:
-    """``200 ms``, ``10 s``, ``30 min``, ``2 h``."""
-    if seconds < 1:
-        return units.interval(seconds)
-    for scale, suffix in ((3600, "h"), (60, "min")):
-        if seconds >= 2 * scale or seconds == scale:
-            return f"{shown_number(seconds / scale)} {suffix}"
-    return f"{shown_number(seconds)} s"
-
-
 SIZE_SUFFIX: Final = "[KMGT]?i?B?"
 TIME_SUFFIX: Final = "ms|s|sec|m|min|h"
 _WATTS: Final = "W|watts?"
 
-PERCENT: Final = Unit("percent", "%", "90%", _number("%", "90%"), lambda value: f"{shown_number(value)}%")
-BYTES: Final = Unit("bytes", SIZE_SUFFIX, "10GiB", _size, shown_size)
-CELSIUS: Final = Unit("celsius", r"°?\s*[CF]?", "80C", _celsius, lambda value: f"{shown_number(value)}°C")
-WATTS: Final = Unit("watts", _WATTS, "600W", _number(_WATTS, "600W"), lambda value: f"{shown_number(value)} W")
-SECONDS: Final = Unit("seconds", TIME_SUFFIX, "30min", units.parse_interval, shown_time)
+PERCENT: Final = Unit("percent", "%", "90%", _number("%", "90%"), lambda value: f"{short_number(value)}%")
+BYTES: Final = Unit("bytes", SIZE_SUFFIX, "10GiB", _size, short_size)
+CELSIUS: Final = Unit("celsius", r"°?\s*[CF]?", "80C", _celsius, lambda value: f"{short_number(value)}°C")
+WATTS: Final = Unit("watts", _WATTS, "600W", _number(_WATTS, "600W"), lambda value: f"{short_number(value)} W")
+SECONDS: Final = Unit("seconds", TIME_SUFFIX, "30min", units.parse_interval, short_duration)

@@ -39,6 +39,11 @@ def size_in_words(bytes_: float | None) -> str:
     return f"{bytes_ / GIB:.1f} GiB" if bytes_ >= GIB else f"{bytes_ / MIB:.0f} MiB"
 
 
+def short_size(bytes_: float) -> str:
+    """Memory that somebody set as a limit, or next to one: ``80 GiB``, ``88.1 GiB``, ``612 MiB``."""
+    return f"{bytes_ / MIB:.0f} MiB" if abs(bytes_) < GIB else f"{short_number(bytes_ / GIB)} GiB"
+
+
 def rate(bytes_per_second: float | None) -> str:
     """Throughput in at most 5 cells with decimal prefixes, as links are sold: ``76M``, ``12.3G``, ``940K``."""
     if bytes_per_second is None:
@@ -56,6 +61,16 @@ def rate(bytes_per_second: float | None) -> str:
 def plural(count: int, one: str) -> str:
     """``1 process``, ``3 processes``, ``2 GPUs``."""
     return f"{count} {one}" if count == 1 else f"{count} {one}es" if one.endswith("ss") else f"{count} {one}s"
+
+
+def number(value: float | None) -> str:
+    """A whole number in a column whose heading has the unit: ``97``."""
+    return UNKNOWN if value is None else f"{value:.0f}"
+
+
+def short_number(value: float) -> str:
+    """At most one digit after the point, none where it is 0: ``90``, ``0.5``."""
+    return f"{value:.1f}".removesuffix(".0")
 
 
 def percent(value: float | None) -> str:
@@ -103,6 +118,16 @@ def duration_in_words(seconds: float) -> str:
     if s < 86400:
         return f"{s // 3600} h {s % 3600 // 60} min"
     return f"{s // 86400} d {s % 86400 // 3600} h"
+
+
+def short_duration(seconds: float) -> str:
+    """A time that somebody set, as they may have written it: ``200 ms``, ``10 s``, ``90 s``, ``30 min``, ``2 h``."""
+    if seconds < 1:
+        return interval(seconds)
+    for scale, suffix in ((3600, "h"), (60, "min")):
+        if seconds >= 2 * scale or seconds == scale:
+            return f"{short_number(seconds / scale)} {suffix}"
+    return f"{short_number(seconds)} s"
 
 
 def interval(seconds: float) -> str:
