@@ -34,17 +34,17 @@ class Alarms:
 
     def __init__(self, conditions: Iterable[Condition], exists: Callable[[int], bool | None] = lambda _: None) -> None:
         self._rules = [_Rule(condition, exists) for condition in conditions]
-        self._taken_at: float | None = None
+        self._looked_at: float | None = None  # steady
         self._now = 0.0  # seconds watched
 
     def look(self, snapshot: Snapshot) -> list[Event]:
         """What came of *snapshot*, the next one after the last."""
         passed = 0.0
-        if self._taken_at is not None:
-            passed = snapshot.taken_at - self._taken_at
-            if not 0 <= passed <= 3 * snapshot.interval + 2:  # the clock was set, or the machine slept
+        if self._looked_at is not None:
+            passed = snapshot.steady_at - self._looked_at
+            if not 0 <= passed <= 3 * snapshot.interval + 2:  # the machine slept
                 passed = snapshot.interval
-        self._taken_at = snapshot.taken_at
+        self._looked_at = snapshot.steady_at
         self._now += passed
         return [event for rule in self._rules for event in rule.look(snapshot, self._now, passed)]
 

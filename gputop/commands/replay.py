@@ -36,14 +36,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from gputop.recording.container import NotARecording
     from gputop.recording.reading import Recording, describe
-    from gputop.recording.when import parse_when
 
     try:
         with Recording.open(options.file) as recording:
             start = recording.first_at
             if options.at is not None:
                 try:
-                    start = parse_when(options.at, recording.first_at, recording.last_at, recording.first_at)
+                    start = recording.when(options.at, recording.first_at)
                 except ValueError as error:
                     raise Refusal(f"--at: {error}") from None
             if options.info:

@@ -30,10 +30,10 @@ def find_dead_pids(
 def _dead_pid(pid: int, snapshot: Snapshot, past: ProcessHistory, impostor: HostFacts | None) -> DeadPid:
     if impostor is not None:
         now, life = past.of(impostor.key), past.before(impostor.key)
-        since = now.first_seen if now is not None else snapshot.taken_at
+        since = now.first_seen if now is not None else snapshot.steady_at
     else:
         life = past.last_of(pid)
-        since = life.seen_dead_at if life is not None and life.seen_dead_at is not None else snapshot.taken_at
+        since = life.seen_dead_at if life is not None and life.seen_dead_at is not None else snapshot.steady_at
     known = life.facts if life is not None else None
     return DeadPid(pid, _memory(snapshot, pid), since, known, saw_death=known is not None, reused_by=impostor)
 

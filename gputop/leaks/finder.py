@@ -68,7 +68,7 @@ class LeakFinder:
             self._owners_of_holders = {key: self._investigator.owner(one.facts) for key, one in holders.items()}
         verdicts, notes = self._judge(snapshot, settings, processes, dead_pids)
         return LeakReport(
-            taken_at=snapshot.taken_at,
+            taken_at=snapshot.steady_at,
             verdicts=verdicts,
             notes=notes,
             dead_pids=dead_pids,
@@ -164,7 +164,7 @@ class LeakFinder:
         processes: dict[ProcessKey, list[GpuProcess]],
         dead_pids: tuple[DeadPid, ...],
     ) -> tuple[tuple[LeakVerdict, ...], tuple[LeakVerdict, ...]]:
-        now = snapshot.taken_at
+        now = snapshot.steady_at
         totals = {gpu.uuid: gpu.memory_total_bytes for gpu in snapshot.gpus}
         names = {gpu.uuid: f"GPU {gpu.index}" for gpu in snapshot.gpus}
         found: list[LeakVerdict] = []

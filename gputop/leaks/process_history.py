@@ -1,6 +1,7 @@
 """What gputop remembers of GPU processes while it watches: a verdict needs a past, and /proc has none.
 
-Fed with snapshots, one after the other, by one thread. Bounded: the oldest dead are forgotten first.
+Fed with snapshots, one after the other, by one thread. Times are the snapshots' ``steady_at``: a clock that is set does
+not make a busy process look idle. Bounded: the oldest dead are forgotten first.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class ProcessHistory:
 
     def observe(self, snapshot: Snapshot) -> None:
         """What is seen now."""
-        now, before = snapshot.taken_at, self.now
+        now, before = snapshot.steady_at, self.now
         self.now = now
         paused = now - before > LONGEST_PAUSE
         seen: dict[ProcessKey, list[GpuProcess]] = {}

@@ -25,8 +25,8 @@ _SUPERCHIP: Final = re.compile(r"\bG[HB][23]\d0\b")
 
 @dataclass(slots=True)
 class UnattributedClock:
-    """Since when (epoch seconds) GPUs, by UUID, have more unattributed memory than is normal, and since when they are
-    busy with no process listed."""
+    """Since when (``Snapshot.steady_at``) GPUs, by UUID, have more unattributed memory than is normal, and since when
+    they are busy with no process listed."""
 
     memory_since: dict[str, float] = field(default_factory=dict)
     load_since: dict[str, float] = field(default_factory=dict)
@@ -38,9 +38,9 @@ class UnattributedClock:
         for gpu in snapshot.gpus:
             bytes_ = found[gpu.uuid].unattributed if gpu.uuid in found else None
             much = bytes_ is not None and bytes_ > unattributed_bytes(gpu, least_mib)
-            self._keep(self.memory_since, gpu, much, snapshot.taken_at)
+            self._keep(self.memory_since, gpu, much, snapshot.steady_at)
             busy = (gpu.utilization_gpu_percent or 0) >= UNLISTED_LOAD_PERCENT and gpu.uuid not in listed
-            self._keep(self.load_since, gpu, busy and gpu.error is None and not gpu.late, snapshot.taken_at)
+            self._keep(self.load_since, gpu, busy and gpu.error is None and not gpu.late, snapshot.steady_at)
 
     @staticmethod
     def _keep(since: dict[str, float], gpu: Gpu, holds: bool, now: float) -> None:
@@ -59,8 +59,8 @@ def explain_unattributed(
 ) -> UnattributedMemory | None:
     """What may be the cause on *gpu*, where there is something to explain; holders as of *scan*."""
     since, busy_since = clock.memory_since.get(gpu.uuid), clock.load_since.get(gpu.uuid)
-    has_memory = since is not None and snapshot.taken_at - since >= UNATTRIBUTED_SECONDS
-    busy = busy_since is not None and snapshot.taken_at - busy_since >= UNLISTED_LOAD_SECONDS
+    has_memory = since is not None and snapshot.steady_at - since >= UNATTRIBUTED_SECONDS
+    busy = busy_since is not None and snapshot.steady_at - busy_since >= UNLISTED_LOAD_SECONDS
     if not has_memory and not busy:
         return None
     listed = {process.pid for process in snapshot.processes if process.exists is not False}
@@ -70,7 +70,7 @@ def explain_unattributed(
     return UnattributedMemory(
         gpu_uuid=gpu.uuid,
         bytes=(breakdown.unattributed or 0) if has_memory else 0,
-        since=snapshot.taken_at if began is None else began,
+        since=snapshot.steady_at if began is None else began,
         causes=causes,
         holders=unlisted,
         busy=busy,

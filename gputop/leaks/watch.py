@@ -69,7 +69,7 @@ class LeakWatch(threading.Thread):
                 try:
                     report = finder.step(snapshot, self.settings, scan_now)
                 except Exception as error:  # a fault of ours is shown, and does not end the watch
-                    report = replace(self.latest, taken_at=snapshot.taken_at, unsure=(f"internal error: {error!r}",))
+                    report = replace(self.latest, taken_at=snapshot.steady_at, unsure=(f"internal error: {error!r}",))
                 changed = replace(report, taken_at=self.latest.taken_at) != self.latest
                 self.latest = report
                 if changed and self._on_report is not None:

@@ -36,6 +36,7 @@ from gputop.model.memory import (
 )
 from gputop.model.process import GpuProcess, HostFacts, ProcessKey, RowKey
 from gputop.model.snapshot import Driver, Host, Snapshot
+from gputop.model.steady_clock import steady_time
 from gputop.model.torch import TorchAnswer, TorchDevice, TorchPhase, TorchReport
 from gputop.model.verdict import Finding, LeakVerdict, Verdict
 
@@ -70,6 +71,7 @@ __all__ = [
     "memory_by_gpu",
     "memory_by_pid",
     "replace",
+    "steady_time",
     "unattributed",
     "used_minus_listed",
 ]

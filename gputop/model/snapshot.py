@@ -43,6 +43,14 @@ class Snapshot:
     took: float = 0.0  # seconds the sweep took
     interval: float = 1.0  # seconds between sweeps now; longer than asked where the machine cannot keep up
     source: str = "nvml"
+    #: See :attr:`steady_at`; not part of what the snapshot says, so neither recorded nor compared.
+    steady: float | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def steady_at(self) -> float:
+        """``taken_at`` by a clock that nobody sets (``model.steady_clock``): for how long something has been so, and
+        since when. Where it is not known, ``taken_at``."""
+        return self.taken_at if self.steady is None else self.steady
 
     def gpu(self, uuid: str) -> Gpu | None:
         return next((gpu for gpu in self.gpus if gpu.uuid == uuid), None)

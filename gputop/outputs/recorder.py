@@ -67,7 +67,7 @@ class Recorder:
             raise RecordingError(f"{self.path} is closed")
         group = self._group
         if group is not None and (
-            group.records >= GROUP_RECORDS or not 0 <= snapshot.taken_at - group.first_at < GROUP_SECONDS
+            group.records >= GROUP_RECORDS or not group.last_at <= snapshot.taken_at < group.first_at + GROUP_SECONDS
         ):
             self._end_group()
         seconds = self._rotation.seconds

@@ -22,10 +22,9 @@ from gputop.model.json_key import json_key
 
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
+_NO_VALUES: Final = ("taken_at", "steady", "gpus", "processes")
 #: Fields of a snapshot that are no tables; its time is in every line.
-_VALUES: Final = tuple(
-    field.name for field in dataclasses.fields(Snapshot) if field.name not in ("taken_at", "gpus", "processes")
-)
+_VALUES: Final = tuple(field.name for field in dataclasses.fields(Snapshot) if field.name not in _NO_VALUES)
 
 
 class BadLine(ValueError):

@@ -29,6 +29,7 @@ COARSE_SECONDS: Final = 5.0
 COARSE_SAMPLES: Final = 2160  # 3 hours
 BUCKET_SECONDS: Final = 2.0
 BUCKETS: Final = 256
+CLOCK_STEP_SECONDS: Final = 2.0  # a clock set back by less only delays the curve
 
 
 class Series:
@@ -60,6 +61,11 @@ class Series:
                 high = middle
         for n in range(low, self.count):
             yield times[n % self.size], values[n % self.size]
+
+    @property
+    def newest(self) -> float:
+        """Time of the newest sample; minus infinity when there is none."""
+        return self.times[(self.count - 1) % self.size] if self.count else -math.inf
 
     @property
     def oldest(self) -> float:
@@ -168,7 +174,8 @@ class Track:
 
 
 class History:
-    """The histories of all GPUs, by UUID. They outlive a lost GPU: the curve goes on when it is back."""
+    """The histories of all GPUs, by UUID. They outlive a lost GPU: the curve goes on when it is back. They begin anew
+    when the clock was set back: a curve has one direction only."""
 
     def __init__(self) -> None:
         self.tracks: dict[str, Track] = {}
@@ -176,7 +183,7 @@ class History:
     def add(self, snapshot: Snapshot) -> None:
         for gpu in snapshot.gpus:
             track = self.tracks.get(gpu.uuid)
-            if track is None:
+            if track is None or snapshot.taken_at < track.fine.newest - CLOCK_STEP_SECONDS:
                 track = self.tracks[gpu.uuid] = Track()
             if gpu.late or gpu.error is not None or gpu.asleep:
                 gpu = Gpu(index=gpu.index, uuid=gpu.uuid, name=gpu.name, read_at=gpu.read_at)  # nothing is known now

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from gputop.model import Driver, Snapshot, replace
+from gputop.model import Driver, Snapshot, replace, steady_time
 from gputop.procfs.host_reader import HostReader
 from gputop.sampling.host_side import HostSide
 from gputop.sampling.sweeper import Sweeper, pids_of
@@ -59,7 +59,7 @@ def sample(source: Source, reader: HostReader, meanwhile: Callable[[], T]) -> tu
     elif host.problem:
         problems.insert(0, host.problem)
     took = time.monotonic() - started
-    return sweeper.snapshot(readings, time.time(), tuple(problems), took, 1.0), got_ready
+    return sweeper.snapshot(readings, time.time(), tuple(problems), took, 1.0, steady_time()), got_ready
 
 
 def _open(source: Source) -> tuple[Driver, int]:

@@ -87,7 +87,7 @@ class Player(threading.Thread):
             self._do(self._jumped)
 
     def seek(self, at: float) -> None:
-        """Show the last record at or before *at* (epoch seconds)."""
+        """Show the last record at or before *at* (as the recording counts times)."""
         self._do(lambda: self._seek(at))
 
     def skip(self, seconds: float) -> None:
@@ -100,7 +100,7 @@ class Player(threading.Thread):
 
     @property
     def at(self) -> float:
-        """The time shown."""
+        """The time shown, as the recording counts it."""
         return self._place.at
 
     @property

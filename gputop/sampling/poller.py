@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import Final
 
-from gputop.model import Driver, Gpu, GpuProcess, Host, ProcessKey, Snapshot, replace
+from gputop.model import Driver, Gpu, GpuProcess, Host, ProcessKey, Snapshot, replace, steady_time
 from gputop.procfs.host_reader import HostReader, ProcessDetails
 from gputop.sampling.bus import Bus
 from gputop.sampling.driver_gate import DriverGate
@@ -51,6 +51,7 @@ class Poller(threading.Thread):
     ) -> None:
         super().__init__(daemon=True, name="gputop-poller")
         self._source, self._bus, self._clock = source, bus, clock
+        self._steady = steady_time if clock is time.time else clock
         self.history = history or History()
         self.latest: Snapshot | None = None
         self.error: SourceError | None = None
@@ -220,7 +221,7 @@ class Poller(threading.Thread):
         self._pids = pids_of(readings)
         self._host.read_new(self._pids, NEW_PROCESS_SECONDS if self.latest is not None else 5 * NEW_PROCESS_SECONDS)
         problems = (self._host.problem,) if self._host.problem else ()
-        snapshot = sweeper.snapshot(readings, taken_at, problems, took, self._effective_interval())
+        snapshot = sweeper.snapshot(readings, taken_at, problems, took, self._effective_interval(), self._steady())
         self.error = None
         self._publish(snapshot)
 
@@ -244,6 +245,7 @@ class Poller(threading.Thread):
                 problems=(problem,),
                 interval=self._interval,
                 source=self._source.name,
+                steady=self._steady(),
             )
         )
 

@@ -72,6 +72,7 @@ def assemble(
     took: float = 0.0,
     interval: float = 1.0,
     source: str = "nvml",
+    steady: float | None = None,
 ) -> Snapshot:
     """A snapshot of *readings*, in their order."""
     readings = list(readings)
@@ -87,4 +88,5 @@ def assemble(
         took=took,
         interval=interval,
         source=source,
+        steady=steady,
     )

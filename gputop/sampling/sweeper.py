@@ -44,9 +44,16 @@ class Sweeper:
         return Reading(replace(reading.gpu, late=True), reading.processes) if late else reading
 
     def snapshot(
-        self, readings: Iterable[Reading], at: float, problems: tuple[str, ...], took: float, interval: float
+        self,
+        readings: Iterable[Reading],
+        at: float,
+        problems: tuple[str, ...],
+        took: float,
+        interval: float,
+        steady: float | None = None,
     ) -> Snapshot:
-        """*readings* with what the host side knows now. *at* is epoch seconds, *took* and *interval* are seconds."""
+        """*readings* with what the host side knows now. *at* and *steady* are epoch seconds, *took* and
+        *interval* are seconds."""
         host = self.host
         return assemble(
             at,
@@ -61,6 +68,7 @@ class Sweeper:
             took=took,
             interval=interval,
             source=self.source.name,
+            steady=steady,
         )
 
 

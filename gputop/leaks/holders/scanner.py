@@ -19,7 +19,7 @@ from typing import Final
 
 from gputop.leaks.holders import probe as holder_probe
 from gputop.leaks.holders.holder import HeldDevice, Holder, HolderScan
-from gputop.model import HostFacts
+from gputop.model import HostFacts, steady_time
 from gputop.procfs.devices import NvidiaDevices
 from gputop.procfs.host_facts import UserNames
 from gputop.procfs.machine import pids_are_host
@@ -66,7 +66,7 @@ class HolderScanner:
 
     def scan(self, with_maps: bool = False) -> HolderScan:
         """Look once. With *with_maps* also for devices that are mapped only, which takes twice as long."""
-        taken_at, started = time.time(), time.perf_counter()
+        taken_at, started = steady_time(), time.perf_counter()
         judge = self._devices.judge()
         found: list[Holder] = []
         inspected, denied, complete = 0, Counter[int](), False

@@ -90,11 +90,8 @@ class ReplayDashboard(Dashboard, inherit_bindings=False):
             self.set_focus(prompt.input)
 
     def _go(self, text: str) -> str | None:
-        from gputop.recording.when import parse_when
-
-        recording = self.player.recording
         try:
-            at = parse_when(text, recording.first_at, recording.last_at, self.player.at)
+            at = self.player.recording.when(text, self.player.at)
         except ValueError as error:
             return str(error)
         self.player.seek(at)

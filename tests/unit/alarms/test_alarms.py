@@ -441,3 +441,10 @@ def test_looking_once_at_a_sleeping_gpu_is_not_to_say_that_nothing_holds() -> No
 @pytest.mark.parametrize("text", ["xid", "idle > 1min", "memory grows > 1GiB/10min"])
 def test_what_one_look_cannot_tell(text: str) -> None:
     assert parse(text).needs_time
+
+
+def test_a_clock_set_forward_makes_no_alarm_of_a_moment() -> None:
+    alarms = Alarms([parse("memory > 90% for 3s")])
+    full = [gpu(memory_used_bytes=round(91 * 1.4 * GIB))]
+    taken = [(0.0, 0.0), (0.5, 0.5), (5.0, 1.0), (5.5, 1.5)]  # by the wall clock, which is set; and by a steady one
+    assert not [event for at, steady in taken for event in alarms.look(replace(snapshot(at, full), steady=steady))]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gputop.leaks.process_history import MOST_CHILDREN, MOST_LIVES, ProcessHistory, ProcessRecord
-from gputop.model import GpuProcess, ProcessKey
+from gputop.model import GpuProcess, ProcessKey, replace
 from gputop.model.owner import Relative
 from tests.unit.ui.process_data import GIB, TAKEN_AT, process, snapshot
 
@@ -53,6 +53,16 @@ def test_what_is_busy_now_is_not_idle() -> None:
 def test_idle_on_one_gpu_and_busy_on_another_is_busy() -> None:
     past = watch((0, [still(), still(index=1, sm_percent=30)]), (9, [still(), still(index=1, sm_percent=30)]))
     assert life(past, 7).idle_since is None
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0])
+def test_a_clock_that_is_set_makes_nobody_idle_for_longer_or_less(step: float) -> None:
+    past = ProcessHistory()
+    for n in range(60):
+        taken = snapshot(still(), at=n + (step if n >= 30 else 0.0))
+        past.observe(replace(taken, steady=TAKEN_AT + n))
+    idle_since = life(past, 7).idle_since
+    assert idle_since is not None and past.now - idle_since == 59
 
 
 def test_time_that_was_not_watched_is_not_counted_as_idle() -> None:

@@ -13,6 +13,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -20,12 +21,12 @@ import zstandard
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from gputop.model import Gpu, GpuProcess, HostFacts, ProcessKey, Severity, Snapshot, Xid
+from gputop.model import Gpu, GpuProcess, HostFacts, ProcessKey, Severity, Snapshot, Xid, replace
 from gputop.outputs import recorder as recorder_module
 from gputop.outputs.recorder import Recorder, RecordingError, Rotation, rotated
 from gputop.recording.container import NotARecording
 from gputop.recording.lines import BadLine, LineReader, LineWriter
-from gputop.recording.reading import Recording
+from gputop.recording.reading import Recording, describe
 from gputop.recording.tape import Tape
 from gputop.sources.simulated import SCENARIOS
 from tests.recorded import EPOCH, life, record
@@ -488,3 +489,59 @@ def test_a_clock_set_back_leaves_the_tape_in_order() -> None:
     for snapshot in (second, first, third):
         tape.add(snapshot)
     assert tape.times() == [second.taken_at, third.taken_at]
+
+
+# ------------------------------------------------------------- the clock is set back
+
+
+@pytest.fixture
+def set_back(tmp_path: Path) -> Path:
+    """20 records a second apart; before the eleventh the clock was set back by an hour."""
+    snapshots = list(life("", 20, interval=1.0))
+    record(tmp_path / "file", [*snapshots[:10], *(replace(s, taken_at=s.taken_at - 3600) for s in snapshots[10:])])
+    return tmp_path / "file"
+
+
+def test_a_recording_across_a_clock_set_back_opens_at_its_first_record(set_back: Path) -> None:
+    with Recording.open(set_back) as recording:
+        place = recording.place()
+        place.seek(recording.first_at)
+        assert place.number == 0
+
+
+def test_every_record_across_a_clock_set_back_can_be_reached(set_back: Path) -> None:
+    with Recording.open(set_back) as recording:
+        place, reached = recording.place(), []
+        at = recording.first_at
+        while at <= recording.last_at:
+            place.seek(at)
+            reached.append(place.number)
+            at += 1
+        assert reached == list(range(20))
+        assert place.snapshot().taken_at == EPOCH + 19 - 3600  # shown with the time its clock had
+
+
+def test_a_time_after_the_clock_was_set_back_is_found(set_back: Path) -> None:
+    with Recording.open(set_back) as recording:
+        place = recording.place()
+        for clock, number in ((EPOCH + 3, 3), (EPOCH + 13 - 3600, 13)):
+            place.seek(recording.counted_on(clock))
+            assert place.number == number
+
+
+def test_what_info_says_of_a_clock_set_back(set_back: Path) -> None:
+    with Recording.open(set_back) as recording:
+        assert recording.last_at - recording.first_at == 19
+        assert "was set back" in describe(recording)["remarks"]
+
+
+def test_elapsed_time_in_a_recording_goes_on_although_the_clock_was_set_back(set_back: Path) -> None:
+    steady = [snapshot.steady_at for snapshot in everything(set_back)]
+    assert [after - before for before, after in pairwise(steady)] == [1.0] * 19
+
+
+def test_a_clock_set_back_by_little_begins_a_group_too(tmp_path: Path) -> None:
+    snapshots = list(life("", 20, interval=1.0))
+    record(tmp_path / "file", [*snapshots[:10], *(replace(s, taken_at=s.taken_at - 5) for s in snapshots[10:])])
+    with Recording.open(tmp_path / "file") as recording:
+        assert [group.records for group in recording.groups] == [10, 10]

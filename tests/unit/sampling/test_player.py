@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.model import ProcessKey, Snapshot
+from gputop.model import ProcessKey, Snapshot, replace
 from gputop.outputs import recorder as recorder_module
 from gputop.recording.reading import Recording
 from gputop.recording.when import parse_when
@@ -166,3 +166,55 @@ def test_times_as_people_type_them(text: str, seconds: float) -> None:
 def test_what_is_no_time_is_said_in_words(text: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         parse_when(text, FIRST, LAST, NOW)
+
+
+@pytest.fixture
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Summer time ends on 2026-10-25 at 03:00, which is 02:00 then."""
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+AUTUMN = 1_792_888_200.0  # 2026-10-25 00:30 UTC, 02:30 in Berlin for the first time
+
+
+@pytest.mark.usefixtures("berlin")
+def test_a_time_in_the_hour_that_comes_twice_is_the_first_one_within_the_recording() -> None:
+    first, second = AUTUMN + 1795, AUTUMN + 1795 + 3600
+    assert parse_when("02:59:55", AUTUMN, AUTUMN + 7200, AUTUMN) == first
+    assert parse_when("02:59:55", AUTUMN + 3600, AUTUMN + 7200, AUTUMN + 3600) == second
+    assert parse_when("2026-10-25 02:59:55", AUTUMN + 3600, AUTUMN + 7200, AUTUMN + 3600) == second
+
+
+@pytest.mark.usefixtures("berlin")
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("02:59:55+02:00", 1795), ("02:59:55+01:00", 1795 + 3600), ("01:00Z", 1800), ("2026-10-25T01:00:00Z", 1800),
+        ("2026-10-25 02:59:55 +0100", 1795 + 3600), ("20:30-04:00", 0),
+    ],
+)  # fmt: skip
+def test_a_time_with_an_offset_from_utc(text: str, seconds: float) -> None:
+    assert parse_when(text, AUTUMN, AUTUMN + 7200, AUTUMN) == AUTUMN + seconds
+
+
+@pytest.mark.parametrize("text", ["12:00+25:00", "12:00+1", "12:00 EST"])
+def test_an_offset_that_is_none_is_said_in_words(text: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        parse_when(text, FIRST, LAST, NOW)
+
+
+def test_shift_left_comes_back_over_a_clock_set_back(tmp_path: Path, snapshots: list[Snapshot]) -> None:
+    moved = [replace(s, taken_at=s.taken_at - 3600) for s in snapshots[20:40]]
+    record(tmp_path / "file", [*snapshots[:20], *moved])
+    player = Player(Recording.open(tmp_path / "file"), Bus())
+    player.playing = False
+    player.seek(player.recording.last_at)
+    player.start()
+    until(lambda: player.position == 39, "the last record")
+    player.skip(-30)
+    until(lambda: player.position == 9, "the record 30 s before")
+    player.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from pathlib import Path
 
@@ -233,6 +234,20 @@ def test_utilization_by_process(driver: SimulatedDriver) -> None:
         assert by_pid(source.read(0)) == {101: UNKNOWN, 102: UNKNOWN}  # nobody asked yet
         source.read_medium(0)
         assert by_pid(source.read(0)) == {101: (60, 20, 3, 4), 102: (0, 0, 0, 0)}
+
+
+def test_a_busy_process_is_busy_although_the_clock_was_set_back(
+    driver: SimulatedDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver is asked for samples newer than the newest, which was then an hour ahead."""
+    driver.gpu(0).process(101, memory=GIB, sm=60)
+    with opened(driver) as source:
+        full(source)
+        (usage,) = [one for one in gc.get_objects() if isinstance(one, utilization.ProcessUtilization) and one.samples]
+        usage._last_seen += 3600 * 1_000_000
+        usage._held.clear()
+        monkeypatch.setattr(utilization, "steady_time", lambda: time.time() + 3600)
+        assert by_pid(full(source))[101][0] == 60
 
 
 def test_nobody_active_is_idle_and_not_unknown(driver: SimulatedDriver) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from ctypes import byref, c_uint, c_ulonglong
 from typing import Final
 
+from gputop.model import steady_time
 from gputop.sources.nvml.driver import abi
 from gputop.sources.nvml.driver.calls import Handle
 from gputop.sources.nvml.driver.errors import PERMANENT
@@ -32,7 +33,8 @@ class ProcessUtilization:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._function = handle.library.function("nvmlDeviceGetProcessUtilization")
-        self._last_seen = 0  # driver's µs
+        self._last_seen = 0  # driver's µs since the epoch
+        self._set_back = 0.0  # seconds the clock was set back since gputop was started
         self._held: dict[int, tuple[float, UtilizationSample]] = {}  # pid: when it was sampled (monotonic), values
         self._count = c_uint()
         self.samples: SamplesByPid | None = None
@@ -49,6 +51,10 @@ class ProcessUtilization:
         if not pids:
             self._held.clear()
             return
+        set_back = steady_time() - time.time()
+        if set_back - self._set_back > 1:  # the clock was: no sample would be newer than those before
+            self._last_seen = 0
+        self._set_back = set_back
         code = self._call()
         if code in (0, abi.NOT_FOUND):  # NOT_FOUND: nobody was active since
             self._publish(pids, self._newest(self._count.value if code == 0 else 0))
