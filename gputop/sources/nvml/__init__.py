@@ -6,6 +6,8 @@ functions with buffers that are reused, and ``readings`` has a file for each thi
 ``device`` is an opened GPU with its tiers, ``event_watch`` waits for Xids. ``query`` answers the single fields of
 `gputop query` and needs none of the tiers, so they are imported when the source is asked for.
 
+What the driver does beyond the text of nvml.h is in docs/nvml-quirks.md, which the code cites by section.
+
 Not here: when a tier's turn comes (``gputop.sampling``), and what the host says about a pid (``gputop.procfs``).
 """
 

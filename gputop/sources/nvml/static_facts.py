@@ -2,7 +2,7 @@
 
 On an H200 the static tier costs 10 ms, once (maximum clocks 2 ms each, thresholds 0.2 to 2 ms), and the slow one 5 ms
 (margin 1.2 ms) beside the NVLinks. Total energy (3 ms and more) is never asked for, and the CPUs next to a GPU are read
-from sysfs: nvmlDeviceGetCpuAffinity took 9 ms.
+from sysfs: nvmlDeviceGetCpuAffinity took 9 ms. (docs/nvml-quirks.md §8)
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ GPU_GONE: Final = DRIVER_GONE | {abi.GPU_IS_LOST}
 #: This function will not answer on this GPU until the driver is opened again: fall back, or leave it.
 PERMANENT: Final = frozenset({abi.NOT_SUPPORTED, abi.FUNCTION_NOT_FOUND, abi.ARGUMENT_VERSION_MISMATCH, abi.DEPRECATED})
 
-#: What nvmlErrorString says, read from driver 580.159 on an H200: what people search the web for.
+#: What nvmlErrorString says, read from driver 580.159 on an H200 (docs/nvml-quirks.md §1): what people search for.
 NVML_MESSAGES: Final = {
     abi.UNINITIALIZED: "Uninitialized",
     abi.INVALID_ARGUMENT: "Invalid Argument",

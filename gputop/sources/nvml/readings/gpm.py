@@ -16,7 +16,8 @@ from gputop.sources.nvml.driver.calls import Handle
 from gputop.sources.nvml.driver.errors import GPU_GONE, PERMANENT, NvmlError
 
 #: NVML's GPM calls are not safe against each other, not even for different GPUs: on two H200s (driver 580.159) a
-#: nvmlGpmMetricsGet beside another thread's nvmlGpmSampleGet ended in a segmentation fault, two times in three.
+#: nvmlGpmMetricsGet beside another thread's nvmlGpmSampleGet ended in a segmentation fault, two times in three
+#: (docs/nvml-quirks.md §7).
 _GPM_LOCK: Final = threading.Lock()
 LOCK_TIMEOUT_SECONDS: Final = 0.05  # while another GPU is being asked
 #: Closer together than this, two samples may be one and the same. (NVML asks for 100 ms; beats jitter.)

@@ -2,7 +2,7 @@
 
 GPM 20/21 where there is GPM; else byte counters (fields 197/198), unless they have 32 bits and the link could move
 4 GiB between two readings; else the call that blocks 20 ms a direction, in the medium tier; else unknown.
-RX is to the GPU, TX from it, in bytes per second.
+RX is to the GPU, TX from it, in bytes per second. (docs/nvml-quirks.md §6)
 """
 
 from __future__ import annotations

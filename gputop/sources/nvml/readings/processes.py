@@ -1,8 +1,8 @@
 """Which processes are on a GPU: the compute, graphics and MPS lists, whatever layout this driver writes them in.
 
 The layout of an entry changed without notice between driver versions (16, 24 or 32 bytes; gpustat#161, nvitop#75,
-nvml-wrapper#48), so it is measured: the buffer is filled with a pattern, and how far the driver wrote over it, divided
-by the number of entries, is the stride.
+nvml-wrapper#48; docs/nvml-quirks.md §4), so it is measured: the buffer is filled with a pattern, and how far the driver
+wrote over it, divided by the number of entries, is the stride.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""How much of a GPU each process uses (nvmlDeviceGetProcessUtilization: 2 ms of CPU a call, hence the medium tier)."""
+"""How much of a GPU each process uses (nvmlDeviceGetProcessUtilization: 2 ms of CPU a call, hence the medium tier;
+docs/nvml-quirks.md §5)."""
 
 from __future__ import annotations
 
