@@ -1,11 +1,13 @@
-"""The words around the rows of the process table: how many there are, what hides them, why there are none."""
+"""What is said around the rows of the process table: how many there are, what hides them, why there are none."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gputop import units
 from gputop.model import Snapshot
+from gputop.model.columns import Column
 from gputop.settings import DEFAULTS
-from gputop.ui.processes.column_layout import TableLayout
 from gputop.ui.processes.listing.filter import ProcessFilter
 from gputop.ui.processes.listing.row import ProcessRow, sum_or_none
 from gputop.ui.processes.listing.rows import TableRows
@@ -16,40 +18,49 @@ from gputop.ui.toolkit.view import View
 
 
 def summary(
-    listing: TableRows, filter_: ProcessFilter, tags: Tags, cursor: ProcessRow | None, layout: TableLayout, view: View
+    listing: TableRows,
+    filter_: ProcessFilter,
+    tags: Tags,
+    cursor: ProcessRow | None,
+    left_out: Sequence[Column],
+    view: View,
 ) -> list[Span]:
-    """``12 of 64 processes · filter: user:ml · 3 tagged (21.4G) · GPU 0: 5 processes, 88.1G``."""
-    said: list[tuple[str, str]] = []
+    """What is in the table; *left_out*: columns there is no room for.
+
+    ``12 of 64 processes · filter: user:ml · 3 tagged (21.4G) · GPU 0: 5 processes, 88.1G``."""
+    parts: list[Span] = []
     shown = f"{len(listing.shown)} of " if filter_ else ""
-    said.append((shown + units.plural(listing.total, "process"), "dim"))
+    parts.append((shown + units.plural(listing.total, "process"), "dim"))
     if label := filter_.label:
-        said.append((f"filter: {label}", "accent"))
-    said += [(problem, "warning") for problem in filter_.problems]
+        parts.append((f"filter: {label}", "accent"))
+    parts += [(problem, "warning") for problem in filter_.problems]
     if tagged := set(tags.listed(listing)):
         bytes_ = sum_or_none(process.memory_bytes for process in listing.processes if process.pid in tagged)
         hidden = len(tagged - listing.shown.keys())
-        left_out = f", {hidden} hidden" if hidden else ""
-        said.append((f"{len(tagged)} tagged ({view.memory(bytes_)}{left_out})", "accent"))
+        not_shown = f", {hidden} hidden" if hidden else ""
+        parts.append((f"{len(tagged)} tagged ({view.memory(bytes_)}{not_shown})", "accent"))
     if cursor is not None and not cursor.parts and not cursor.gone:
         count, bytes_ = listing.on_gpu(cursor.process.gpu_uuid)
-        said.append((f"GPU {cursor.process.gpu_index}: {units.plural(count, 'process')}, {view.memory(bytes_)}", "dim"))
-    if layout.left_out and view.settings.columns != DEFAULTS.columns:  # what nobody asked for is not missed
-        said.append(("no room for " + " ".join(column.heading for column in layout.left_out), "dim"))
+        parts.append(
+            (f"GPU {cursor.process.gpu_index}: {units.plural(count, 'process')}, {view.memory(bytes_)}", "dim")
+        )
+    if left_out and view.settings.columns != DEFAULTS.columns:  # what nobody asked for is not missed
+        parts.append(("no room for " + " ".join(column.heading for column in left_out), "dim"))
     spans: list[Span] = []
-    for words_and_role in said:
+    for part in parts:
         if spans:
             spans.append((f" {view.glyphs.bullet} ", "faint"))
-        spans.append(words_and_role)
+        spans.append(part)
     return spans
 
 
 def changes_since_mark(mark: Mark, snapshot: Snapshot, view: View) -> list[Span]:
     """``Δ since 14:02:31 · GPU 0 +3.2G · ``."""
-    said = [mark.label]
+    parts = [mark.label]
     for index, bytes_ in mark.gpu_changes(snapshot):
-        said.append(f"GPU {index} {'+' if bytes_ > 0 else '-'}{view.memory(abs(bytes_))}")
+        parts.append(f"GPU {index} {'+' if bytes_ > 0 else '-'}{view.memory(abs(bytes_))}")
     bullet = f" {view.glyphs.bullet} "
-    return [(bullet.join(said), "accent"), (bullet, "faint")]
+    return [(bullet.join(parts), "accent"), (bullet, "faint")]
 
 
 def rows_out_of_view(above: int, below: int, view: View) -> list[Span]:
@@ -68,5 +79,5 @@ def empty_reason(listing: TableRows, snapshot: Snapshot) -> tuple[str, str]:
     if broken and len(broken) == len(snapshot.gpus):
         return f"▲ processes unknown: {broken[0].error}", "warning"
     if broken:
-        return f"no process listed; unknown for GPU {', '.join(str(gpu.index) for gpu in broken)}", "dim"
-    return ("no process uses a GPU" if snapshot.gpus else "no GPU"), "dim"
+        return f"no processes; unknown for GPU {', '.join(str(gpu.index) for gpu in broken)}", "dim"
+    return ("no process uses a GPU" if snapshot.gpus else "no GPUs"), "dim"

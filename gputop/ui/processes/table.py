@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from textual import events
@@ -10,25 +11,23 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from gputop.model import GpuProcess, Snapshot
-from gputop.model.columns import COLUMNS
+from gputop.model.columns import COLUMNS, Column
 from gputop.ui.processes.annotations import ProcessAnnotations
-from gputop.ui.processes.cells import gpu_label
-from gputop.ui.processes.column_layout import TableLayout, lay_out
 from gputop.ui.processes.cursor import Cursor
-from gputop.ui.processes.lines import RowPainter, heading, message, status
+from gputop.ui.processes.lines import heading, message, status
 from gputop.ui.processes.listing.filter import ProcessFilter
 from gputop.ui.processes.listing.order import Order
 from gputop.ui.processes.listing.row import ProcessRow
 from gputop.ui.processes.listing.rows import ProcessRows, TableRows
 from gputop.ui.processes.mark import Mark
 from gputop.ui.processes.status import changes_since_mark, empty_reason, rows_out_of_view, summary
+from gputop.ui.processes.table_painter import TablePainter
 from gputop.ui.processes.tags import Tags, Targets, targets
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.toolkit.view import View
 
-_SCROLL_CELLS: Final = 8  # cells
-_WHEEL_ROWS: Final = 3  # rows
+_WHEEL_ROWS: Final = 3
 _STATUS_MIN_LINES: Final = 5  # lines of the widget from which on one is given to the status
 
 
@@ -80,20 +79,15 @@ class ProcessTable(LineWidget):
         self._listing = TableRows()
         self._tags = Tags()
         self._cursor = Cursor()
-        self._offset = 0  # cells the commands are scrolled
-        self._pid_digits = 0  # these two never shrink
-        self._gpu_cells = 0
-        self._painter: RowPainter | None = None
-        self._uid = os.getuid()
-        self.mark: Mark | None = None  # memory is told as the change since then
+        self._painter = TablePainter(os.getuid())
 
     # -- what others ask for
 
     def show_snapshot(self, snapshot: Snapshot, view: View) -> None:
         """Show *snapshot* from now on; an order that was changed in the settings is taken over."""
         before, self._view = self._view, view
-        order = _order_of(view)
-        if before is None or order != _order_of(before):
+        order = Order.of(view.settings)
+        if before is None or order != Order.of(before.settings):
             self._order = order._replace(mark=self.mark)
         self._snapshot = snapshot
         self._arrange()
@@ -112,7 +106,6 @@ class ProcessTable(LineWidget):
 
     def set_mark(self, mark: Mark | None) -> None:
         """Tell memory as the change since *mark*; None: as it is."""
-        self.mark = mark
         self._order = self._order._replace(mark=mark)
         self._arrange()
         self._draw_all()
@@ -155,6 +148,11 @@ class ProcessTable(LineWidget):
         return self._order
 
     @property
+    def mark(self) -> Mark | None:
+        """Memory is shown as the change since then."""
+        return self._order.mark
+
+    @property
     def filter_text(self) -> str:
         return self._filter.text
 
@@ -171,7 +169,7 @@ class ProcessTable(LineWidget):
         return bool(self._filter)
 
     def set_filter(self, text: str) -> str | None:
-        """Show what *text* asks for (see process_filter.py). Returns what is wrong with it in words, or None."""
+        """Show what *text* asks for (see listing/filter.py). Returns what is wrong with it in words, or None."""
         self._use_filter(ProcessFilter.parse(text, self._filter.user, self._filter.kind))
         return "; ".join(self._filter.problems) or None
 
@@ -193,7 +191,7 @@ class ProcessTable(LineWidget):
         self._reorder(self._order._replace(column=column, reverse=reverse))
 
     def redraw(self) -> None:
-        self._painter = None
+        self._painter.forget()
         self._draw_all()
         super().redraw()
 
@@ -218,15 +216,7 @@ class ProcessTable(LineWidget):
         self._move(len(self._listing.rows) - 1)
 
     def action_scroll_text(self, direction: int) -> None:
-        """Scroll the commands sideways, as far as the longest one in sight goes."""
-        painter = self._painter
-        if painter is None:
-            return
-        longest = max((painter.command_width(row) for row in self._in_sight()), default=0)
-        most = max(0, -(-longest // _SCROLL_CELLS) * _SCROLL_CELLS) if longest > 0 else 0
-        offset = max(0, min(self._offset + direction * _SCROLL_CELLS, max(most, self._offset)))
-        if offset != self._offset:
-            self._offset = offset
+        if self._painter.scroll(direction, self._in_sight()):
             self._draw_all()
 
     def action_tag(self) -> None:
@@ -237,8 +227,8 @@ class ProcessTable(LineWidget):
         if row.is_launcher:
             self._tags.toggle_all(self._listing.shown[pid] for pid in row.pids)
         elif row.gone or not self._tags.toggle(row):
-            words = f"{row.process.pid} is {'gone' if row.gone else 'dead'}: nothing to tag"
-            self.notify(words, severity="warning", timeout=3, markup=False)
+            text = f"{row.process.pid} {'has exited' if row.gone else 'is dead'}: it cannot be tagged"
+            self.notify(text, severity="warning", timeout=3, markup=False)
         rows = self._listing.rows
         others = (n for n in range(self._cursor.at + 1, len(rows)) if rows[n].process.pid not in row.pids)
         self._move(next(others, self._cursor.at), redraw=True)
@@ -278,8 +268,8 @@ class ProcessTable(LineWidget):
     def on_click(self, event: events.Click) -> None:
         event.stop()
         if event.y == 0:
-            column = self._layout.at(event.x) if self._painter is not None else None
-            if column is not None:
+            layout = self._painter.layout
+            if layout is not None and (column := layout.at(event.x)) is not None:
                 self.set_sort(column.id)
             return
         at = self._cursor.top + event.y - 1
@@ -330,9 +320,7 @@ class ProcessTable(LineWidget):
         if listing is not before:
             self._listing = listing
             self._tags.update(listing)
-            self._pid_digits = max(self._pid_digits, len(str(max(listing.known, default=0))))
-            instances = (row for row in listing.rows if row.process.gpu_instance_id is not None)
-            self._gpu_cells = max(self._gpu_cells, *(len(gpu_label(row)) + row.dead for row in instances), 0)
+            self._painter.make_room(listing)
             if self._cursor.follow(before.rows, listing.rows, self._body):
                 self.post_message(self.CursorMoved(self.cursor_row))
         self._draw_all()
@@ -358,21 +346,16 @@ class ProcessTable(LineWidget):
         height = self.height
         return max(0, height - (2 if height >= _STATUS_MIN_LINES else 1))
 
-    @property
-    def _layout(self) -> TableLayout:
-        assert self._painter is not None
-        return self._painter.layout
-
     def _in_sight(self) -> tuple[ProcessRow, ...]:
         top = self._cursor.top
         return self._listing.rows[top : top + self._body]
 
-    def _status(self, layout: TableLayout, view: View) -> Line:
-        said = summary(self._listing, self._filter, self._tags, self.cursor_row, layout, view)
-        if self.mark is not None and self._snapshot is not None:
-            said = [*changes_since_mark(self.mark, self._snapshot, view), *said]
+    def _status(self, snapshot: Snapshot, left_out: Sequence[Column], view: View) -> Line:
+        spans = summary(self._listing, self._filter, self._tags, self.cursor_row, left_out, view)
+        if self.mark is not None:
+            spans = [*changes_since_mark(self.mark, snapshot, view), *spans]
         below = max(0, len(self._listing.rows) - self._cursor.top - self._body)
-        return status(layout.cells, said, rows_out_of_view(self._cursor.top, below, view))
+        return status(self.cells, spans, rows_out_of_view(self._cursor.top, below, view))
 
     def _draw_all(self) -> None:
         snapshot, view, cells, height = self._snapshot, self._view, self.cells, self.height
@@ -381,11 +364,9 @@ class ProcessTable(LineWidget):
         body = self._body
         cursor = self._cursor
         cursor.keep_in_sight(len(self._listing.rows), body)
-        layout = lay_out(view.settings.columns, cells, self._order.column, self._pid_digits, self._gpu_cells)
-        painter = self._painter
-        if painter is None or not painter.fits(layout, view, self._offset, self.mark):
-            painter = self._painter = RowPainter(layout, view, self._offset, self._uid, self.mark)
-        order, marked = self._order, self.mark is not None
+        order = self._order
+        painter = self._painter.rows(view, cells, order)
+        layout, marked = painter.layout, order.mark is not None
         lines: list[Line] = [heading(layout, view, order.column, order.descending, self.has_focus, marked)]
         tags, at = self._tags, snapshot.taken_at
         tagged = bool(tags)
@@ -395,11 +376,5 @@ class ProcessTable(LineWidget):
             lines.append(message(*empty_reason(self._listing, snapshot), cells))
         if height >= _STATUS_MIN_LINES:
             lines += [()] * (height - 1 - len(lines))
-            lines.append(self._status(layout, view))
+            lines.append(self._status(snapshot, layout.left_out, view))
         self.show(lines)
-
-
-def _order_of(view: View) -> Order:
-    settings = view.settings
-    group = "" if settings.group == "none" else settings.group
-    return Order(settings.sort, settings.sort_reverse, settings.tree and not group, group)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from gputop.model.columns import COLUMNS
+from gputop.settings import Settings
 from gputop.ui.processes.cells import SORT_KEYS
 from gputop.ui.processes.listing.entry import ProcessEntry
 from gputop.ui.processes.listing.row import ProcessRow, device_order
@@ -30,6 +31,11 @@ class Order(NamedTuple):
     tree: bool = False
     group: str = ""  # "user", "job", "container" or "gpu"
     mark: Mark | None = None  # memory is told, and sorted by, as the change since then
+
+    @classmethod
+    def of(cls, settings: Settings) -> Order:
+        group = "" if settings.group == "none" else settings.group
+        return cls(settings.sort, settings.sort_reverse, settings.tree and not group, group)
 
     @property
     def descending(self) -> bool:
