@@ -34,8 +34,10 @@ class Threshold(Comparison[...]):
 
     def missing(self, gpu: Gpu, process: GpuProcess | None) -> str:
         """What is not known where its value is not: a percentage lacks what is measured, or what that is a share of."""
+        if not self.field.whole:
+            return self.field.label
         others = (replace(self, unit=unit).read(gpu, process) for unit in self.field.readings if unit is not self.unit)
-        return self.field.whole if self.field.whole and any(value is not None for value in others) else self.field.label
+        return self.field.whole if any(value is not None for value in others) else self.field.label
 
     def stays(self, value: float) -> bool:
         return OPERATORS[self.operator](value, self.clear)
@@ -94,7 +96,10 @@ class Selection:
     tests: tuple[Callable[[GpuProcess], bool], ...] = ()
 
     def has(self, process: GpuProcess) -> bool:
-        return all(test(process) for test in self.tests)
+        for test in self.tests:  # a plain loop: this is asked of every process, every tick
+            if not test(process):
+                return False
+        return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,7 @@ def _parse(whole: str, hold_seconds: float | None, clear: str | None) -> Conditi
     if event := _event(parts):
         if of_process or clear is not None:
             raise ValueError("this is about a GPU and has no level")
-        scope = Scope.GPU if isinstance(event, GpuLostCondition) else Scope.XID
+        scope = Scope.XID if isinstance(event, XidSeen) else Scope.GPU
         return Condition(whole, scope, (event,), selection, hold_seconds)
     parts.refuse_words()
     parts.set_clear(clear)
@@ -220,11 +220,11 @@ def _selection(terms: list[Term]) -> Selection:
 
 def _owned_by(term: Term) -> Callable[[GpuProcess], bool]:
     """Exactly this user, or one of these: nothing is half-typed here."""
-    users = term.values
+    users, wanted = term.values, not term.negated
 
     def test(process: GpuProcess) -> bool:
         user = None if process.host is None else process.host.user
-        return user is not None and (user in users) is not term.negated
+        return user is not None and (user in users) is wanted
 
     return test
 
@@ -232,17 +232,18 @@ def _owned_by(term: Term) -> Callable[[GpuProcess], bool]:
 def _runs(term: Term) -> Callable[[GpuProcess], bool]:
     if not term.value:
         raise FilterError("a value is missing", term.position)
+    needle, wanted = term.value, not term.negated
 
     def test(process: GpuProcess) -> bool:
         host = process.host
-        return host is not None and (term.value in (host.command or host.name or "")) is not term.negated
+        return host is not None and (needle in (host.command or host.name or "")) is wanted
 
     return test
 
 
 def _has_pid(term: Term) -> Callable[[GpuProcess], bool]:
-    pids = pids_of(term)
-    return lambda process: (str(process.pid) in pids) is not term.negated
+    pids, wanted = {int(pid) for pid in pids_of(term)}, not term.negated
+    return lambda process: (process.pid in pids) is wanted
 
 
 _SELECTS: Final = {"user": _owned_by, "command": _runs, "pid": _has_pid, "type": has_kind}

@@ -25,7 +25,8 @@ class Unit:
     show: Callable[[float], str]
 
 
-def _number(suffix: str, example: str) -> Callable[[str], float]:
+def number_parser(suffix: str, example: str) -> Callable[[str], float]:
+    """What reads a number with an optional unit. It raises ValueError in words."""
     pattern = rf"\s*({NUMBER})\s*(?:{suffix})?\s*"
 
     def parse(text: str) -> float:
@@ -54,8 +55,8 @@ SIZE_SUFFIX: Final = "[KMGT]?i?B?"
 TIME_SUFFIX: Final = "ms|s|sec|m|min|h"
 _WATTS: Final = "W|watts?"
 
-PERCENT: Final = Unit("percent", "%", "90%", _number("%", "90%"), lambda value: f"{short_number(value)}%")
+PERCENT: Final = Unit("percent", "%", "90%", number_parser("%", "90%"), lambda value: f"{short_number(value)}%")
 BYTES: Final = Unit("bytes", SIZE_SUFFIX, "10GiB", _size, short_size)
 CELSIUS: Final = Unit("celsius", r"°?\s*[CF]?", "80C", _celsius, lambda value: f"{short_number(value)}°C")
-WATTS: Final = Unit("watts", _WATTS, "600W", _number(_WATTS, "600W"), lambda value: f"{short_number(value)} W")
+WATTS: Final = Unit("watts", _WATTS, "600W", number_parser(_WATTS, "600W"), lambda value: f"{short_number(value)} W")
 SECONDS: Final = Unit("seconds", TIME_SUFFIX, "30min", units.parse_interval, short_duration)

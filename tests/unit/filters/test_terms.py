@@ -11,9 +11,9 @@ from gputop.filters.errors import FilterError
 from gputop.filters.field import Field, FieldRegistry, unknown_field
 from gputop.filters.gpu_fields import GPU_FIELDS
 from gputop.filters.process_fields import PROCESS_FIELDS
-from gputop.filters.quantities import BYTES, PERCENT
+from gputop.filters.quantities import BYTES, Unit, number_parser
 from gputop.filters.terms import Grammar
-from tests.unit.sampling.snapshots import GIB, gpu, process
+from tests.unit.sampling.snapshots import GIB, process
 
 GRAMMAR = Grammar(("user", "gpu"), PROCESS_FIELDS, GPU_FIELDS)
 
@@ -98,12 +98,15 @@ def test_an_error_says_where_it_is_and_what_may_be_meant() -> None:
 
 def test_fields_of_other_things_are_given_from_outside() -> None:
     """As of the machines of a cluster."""
+    count = Unit("count", "", "4", number_parser("", "4"), lambda value: f"{value:.0f}")
     fields: FieldRegistry[[dict[str, float]]] = FieldRegistry(
-        (Field("free GPUs", ("free",), {PERCENT: lambda machine: machine.get("free")}),)
+        (Field("free GPUs", ("free",), {count: lambda machine: machine.get("free")}),)
     )
     free, model = Grammar(("model", "state"), fields).terms("free>=4 model:h100,h200")
     field = fields.get(free.name)
     assert field is not None and model.values == ("h100", "h200")
     test = comparison_of(free, field).test()
     assert [test({"free": 4}), test({"free": 3}), test({})] == [True, False, False]
-    assert gpu().uuid  # the machine's own fields are not touched
+    (wrong,) = Grammar((), fields).terms("free>=4G")
+    with pytest.raises(FilterError, match="'4G' is not a value such as 4"):
+        comparison_of(wrong, field)

@@ -87,9 +87,13 @@ class ProcessFilter:
     def keeps(self, process: GpuProcess, facts: HostFacts | None, capacity: int | None, text: str) -> bool:
         """Whether *process*, summed over the GPUs that are kept, passes. *capacity*: their memory in bytes; *text* is
         that of :func:`text_of`, needed where there are word tests."""
-        return all(test(process, facts, capacity) for test in self.process_tests) and all(
-            test(text) for test in self.word_tests
-        )
+        for test in self.process_tests:  # plain loops: this is asked of every process, every tick
+            if not test(process, facts, capacity):
+                return False
+        for word_test in self.word_tests:
+            if not word_test(text):
+                return False
+        return True
 
     @property
     def label(self) -> str:
