@@ -110,7 +110,7 @@ def main() -> None:
                 cpu = cpu_seconds()
                 scan = scanner.scan(with_maps=maps)
                 cpu = cpu_seconds() - cpu
-                print(f"scan{' with maps' if maps else ''}: {scan.took:.2f} s, CPU {cpu:.2f} s, {scan.words()}")
+                print(f"scan{' with maps' if maps else ''}: {scan.took:.2f} s, CPU {cpu:.2f} s, {scan.summary()}")
             for name, work in (("alone", None), ("while scanning", scanner.scan)):
                 times = latency(work)
                 at = [times[int(len(times) * share)] for share in (0.5, 0.95, 0.99)]

@@ -170,11 +170,11 @@ def free(gputop: Gputop, keys: tuple[Any, ...]) -> None:
 
     before, signals = gputop.used(), ProcSignals()
     for key in keys:
-        hold = signals.hold(Target(key))
+        hold = signals.open(Target(key))
         if isinstance(hold, Result):
-            say(f"    {key.pid}: {hold.outcome.value}: {hold.words}")
+            say(f"    {key.pid}: {hold.outcome.value}: {hold.message}")
             continue
-        say(f"    {key.pid}: {hold.send(signal.SIGKILL).words}")
+        say(f"    {key.pid}: {hold.send(signal.SIGKILL).message}")
         hold.close()
     took = gputop.until(lambda snapshot: before - (snapshot.gpus[0].memory_used_bytes or 0) >= 0.9 * BYTES)
     say(

@@ -25,7 +25,7 @@ class Check:
 
     topic: str
     status: str  # OK, WARN or FAIL
-    words: str
+    message: str
     fix: str = ""
 
 
@@ -42,7 +42,7 @@ def scrub(findings: Iterable[Check]) -> list[Check]:
             text = re.sub(rf"(?<![\w-]){re.escape(secret)}(?![\w-])", stand_in, text)
         return clean_text(text, 1000)
 
-    return [Check(f.topic, f.status, clean(f.words), clean(f.fix)) for f in findings]
+    return [Check(f.topic, f.status, clean(f.message), clean(f.fix)) for f in findings]
 
 
 def _home() -> Path | None:

@@ -19,7 +19,7 @@ def worst(findings: Sequence[Check]) -> str:
 
 def as_json(findings: Sequence[Check], indent: int | None = None) -> str:
     """``status`` of everything, and ``findings`` with topic, status, words and fix."""
-    entries = [{"topic": f.topic, "status": f.status, "words": f.words, "fix": f.fix or None} for f in findings]
+    entries = [{"topic": f.topic, "status": f.status, "words": f.message, "fix": f.fix or None} for f in findings]
     return json.dumps({"status": worst(findings), "findings": entries}, indent=indent)
 
 
@@ -37,7 +37,7 @@ def _lines(findings: Sequence[Check], columns: int | None, color: bool) -> Itera
         status = f"{finding.status:<4}"
         if color:
             status = f"\x1b[{_COLORS[finding.status]}m{status}\x1b[0m"
-        for number, line in enumerate(_wrapped(finding.words, room)):
+        for number, line in enumerate(_wrapped(finding.message, room)):
             head = f"{status}  {fit(finding.topic, topics)}  " if number == 0 else " " * indent
             yield head + line
         if finding.fix:

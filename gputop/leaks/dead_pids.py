@@ -61,7 +61,7 @@ def _with_holders(
     for dead_pid in dead_pids:
         holds = proven[dead_pid.pid] + _likely(dead_pid, _minors(dead_pid, minors), free, snapshot)
         scanned = scan.taken_at >= dead_pid.since
-        result.append(replace(dead_pid, holds=tuple(holds), scanned=scanned))
+        result.append(replace(dead_pid, holders=tuple(holds), scanned=scanned))
     return result
 
 

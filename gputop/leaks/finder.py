@@ -64,7 +64,7 @@ class LeakFinder:
         dead_pids, unattributed = self._explain(snapshot, breakdowns)
         if self._scan_if_needed(snapshot, dead_pids, unattributed, scan_now):
             dead_pids, unattributed = self._explain(snapshot, breakdowns)
-            holders = {hold.holder.key: hold.holder for dead_pid in dead_pids for hold in dead_pid.holds}
+            holders = {hold.holder.key: hold.holder for dead_pid in dead_pids for hold in dead_pid.holders}
             self._owners_of_holders = {key: self._investigator.owner(one.facts) for key, one in holders.items()}
         verdicts, notes = self._judge(snapshot, settings, processes, dead_pids)
         return LeakReport(
@@ -97,7 +97,7 @@ class LeakFinder:
                 found = self._investigator.context(host) if host is not None else None
                 if found is not None:
                     self._known[key] = now, found
-                    self.past.relatives(key, found.ancestors, found.children)
+                    self.past.note_relatives(key, found.ancestors, found.children)
                 if time.perf_counter() > until:
                     break
 
@@ -140,11 +140,11 @@ class LeakFinder:
         wait = SCAN_SECONDS[min(self._scans, len(SCAN_SECONDS)) - 1] if self._scans else 0.0
         new = what - self._scanned_for
         gone = self.scan is not None and not all(
-            self._investigator.lives(hold.holder.key) for dead_pid in dead_pids for hold in dead_pid.holds
+            self._investigator.is_alive(hold.holder.key) for dead_pid in dead_pids for hold in dead_pid.holders
         )
         if not (scan_now or new or gone or now - self._scanned_at >= wait):
             return False
-        puzzled = any(dead_pid.scanned and not dead_pid.holds for dead_pid in dead_pids) or any(
+        puzzled = any(dead_pid.scanned and not dead_pid.holders for dead_pid in dead_pids) or any(
             self.scan is not None and not card.holders for card in unattributed
         )
         with_maps = scan_now or (puzzled and now - self._maps_at >= MAPS_SECONDS)
@@ -249,7 +249,7 @@ def _unsure(snapshot: Snapshot, unattributed: tuple[UnattributedMemory, ...], sc
     if unseen:
         said.append(f"{len(unseen)} listed pids cannot be told from dead ones here: run gputop on the host")
     if unattributed and scan is not None and not scan.complete:
-        said.append(scan.words())
+        said.append(scan.summary())
     names = {gpu.uuid: gpu.index for gpu in snapshot.gpus}
     said += [f"GPU {names[card.gpu_uuid]}: memory is used that no listed process accounts for" for card in unattributed]
     return said

@@ -53,7 +53,7 @@ class ProcInvestigator:
     def scan(self, with_maps: bool = False) -> HolderScan:
         return self._scanner.scan(with_maps)
 
-    def lives(self, key: ProcessKey) -> bool:
+    def is_alive(self, key: ProcessKey) -> bool:
         stat = read_stat(f"{self._proc}/{key.pid}/stat")
         return stat is not None and stat.start_ticks == key.start_ticks and (stat.state not in "ZX" or stat.threads > 1)
 
@@ -101,8 +101,8 @@ class ProcInvestigator:
             read_at=time.time(),
             owner=owner,
             ancestors=ancestors,
-            leader_exists=self._lives(stat.session_id),
-            group_leader_exists=self._lives(stat.group_id),
+            leader_exists=self._exists_as_leader(stat.session_id),
+            group_leader_exists=self._exists_as_leader(stat.group_id),
             ignores_hangup=ignores,
             has_terminal=stat.terminal != 0,
             lost_terminal=_lost_terminal(process),
@@ -110,7 +110,7 @@ class ProcInvestigator:
             deleted_directory=_deleted(process, "cwd"),
             waits_in=_waits_in(process),
             slurm_job_claimed=job if job and job.isdecimal() else None,
-            slurm_job_lives=self._job_lives(job) if job and job.isdecimal() else None,
+            slurm_job_running=self._job_is_running(job) if job and job.isdecimal() else None,
             children=_children(process, self._proc),
             holds_device=self._holds(process, facts.key, asleep),
         )
@@ -169,7 +169,7 @@ class ProcInvestigator:
             child = parent
         return tuple(found)
 
-    def _lives(self, pid: int) -> bool | None:
+    def _exists_as_leader(self, pid: int) -> bool | None:
         """Whether the leader of a session or group is still there. Its number is nobody else's as long as there is a
         member, so its start time need not be asked for."""
         if pid <= 0:
@@ -185,7 +185,7 @@ class ProcInvestigator:
             return True
         return not (seen.state in "ZX" and seen.threads <= 1)
 
-    def _job_lives(self, job: str) -> bool | None:
+    def _job_is_running(self, job: str) -> bool | None:
         """Whether a cgroup of Slurm job *job* is on this machine; None where Slurm keeps no cgroups here."""
         if any(glob.glob(f"{self._cgroups}/{pattern.format(job)}") for pattern in _SLURM_JOBS):
             return True

@@ -29,7 +29,7 @@ class ProcessContext:
     deleted_directory: str | None = None
     waits_in: str | None = None  # /proc/PID/wchan: where in the kernel
     slurm_job_claimed: str | None = None  # SLURM_JOB_ID of its environment
-    slurm_job_lives: bool | None = None  # whether a cgroup of that job exists on this machine
+    slurm_job_running: bool | None = None  # whether a cgroup of that job exists on this machine
     children: tuple[ProcessKey, ...] | None = None  # child processes
     holds_device: bool | None = None  # False: it has no NVIDIA device open or mapped, so no GPU memory is its own
 
@@ -50,7 +50,7 @@ class Investigator(Protocol):
         """Look for all holders of NVIDIA devices."""
         ...
 
-    def lives(self, key: ProcessKey) -> bool:
+    def is_alive(self, key: ProcessKey) -> bool:
         """Whether the process is still there."""
         ...
 

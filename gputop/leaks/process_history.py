@@ -14,10 +14,10 @@ from gputop.leaks.thresholds import BUSY_CPU_PERCENT
 from gputop.model import GpuProcess, HostFacts, ProcessKey, Snapshot
 from gputop.model.owner import Relative
 
-MOST_LIVES: Final = 4096
-MOST_CHILDREN: Final = 512
+MAX_PROCESSES: Final = 4096
+MAX_CHILDREN: Final = 512
 #: Readings further apart than this leave the time between them unwatched (a suspended laptop, released handles).
-LONGEST_PAUSE: Final = 120.0
+MAX_PAUSE_SECONDS: Final = 120.0
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class ProcessRecord:
     first_seen: float
     last_seen: float
     facts: HostFacts | None = None  # the newest; of a dead process the last
-    uses: dict[tuple[str, int | None], GpuUse] = field(default_factory=dict)  # by GPU's UUID and MIG GPU instance
+    gpu_uses: dict[tuple[str, int | None], GpuUse] = field(default_factory=dict)  # by GPU's UUID and MIG GPU instance
     parent_changes: list[ParentChange] = field(default_factory=list)
     ancestors: tuple[Relative, ...] = ()  # as they were last looked up, the parent first
     children: dict[ProcessKey, float] = field(default_factory=dict)  # and when they were last seen to be
@@ -63,20 +63,20 @@ class ProcessRecord:
     @property
     def memory_since(self) -> float | None:
         """Since when its memory is the same on all its GPUs."""
-        return max((use.since for use in self.uses.values()), default=None)
+        return max((use.since for use in self.gpu_uses.values()), default=None)
 
     @property
     def idle_since(self) -> float | None:
         """Since when it used none of its GPUs, nor the CPU; None where it does, or where that cannot be told."""
-        if self.quiet_since is None or not self.uses:
+        if self.quiet_since is None or not self.gpu_uses:
             return None
-        starts = [use.watched_since for use in self.uses.values()]
+        starts = [use.watched_since for use in self.gpu_uses.values()]
         return None if None in starts else self.quiet_since
 
     @property
     def last_active(self) -> float | None:
         """When it was last seen to use a GPU."""
-        return max((use.active_at for use in self.uses.values() if use.active_at is not None), default=None)
+        return max((use.active_at for use in self.gpu_uses.values() if use.active_at is not None), default=None)
 
     def cpu_share_since_quiet(self) -> float | None:
         """Percent of a core since :attr:`quiet_since`; None where too little time has gone by."""
@@ -89,10 +89,10 @@ class ProcessRecord:
 
 
 class ProcessHistory:
-    """The lives of all GPU processes. Not thread-safe: one thread owns it."""
+    """What is remembered of all GPU processes. Not thread-safe: one thread owns it."""
 
     def __init__(self) -> None:
-        self.lives: dict[ProcessKey, ProcessRecord] = {}
+        self.records: dict[ProcessKey, ProcessRecord] = {}
         self._newest: dict[int, ProcessKey] = {}  # pid: its latest bearer
         self.now = 0.0
 
@@ -100,55 +100,55 @@ class ProcessHistory:
         """What is seen now."""
         now, before = snapshot.steady_at, self.now
         self.now = now
-        paused = now - before > LONGEST_PAUSE
+        paused = now - before > MAX_PAUSE_SECONDS
         seen: dict[ProcessKey, list[GpuProcess]] = {}
         for process in snapshot.processes:
             seen.setdefault(self._key_of(process), []).append(process)
         for key, processes in seen.items():
-            life = self.lives.get(key)
-            if life is None:
-                life = self.lives[key] = ProcessRecord(key, now, now)
+            record = self.records.get(key)
+            if record is None:
+                record = self.records[key] = ProcessRecord(key, now, now)
                 self._newest[key.pid] = key
-            life.last_seen = now
+            record.last_seen = now
             if processes[0].host is not None:
-                self._meet(life, processes[0].host, now)
-            elif processes[0].exists is False and life.seen_dead_at is None:
-                life.seen_dead_at = now
-            self._count(life, processes, now, paused)
-        if len(self.lives) > MOST_LIVES:
+                self._update_facts(record, processes[0].host, now)
+            elif processes[0].exists is False and record.seen_dead_at is None:
+                record.seen_dead_at = now
+            self._update_use(record, processes, now, paused)
+        if len(self.records) > MAX_PROCESSES:
             self._forget(seen.keys())
 
     def of(self, key: ProcessKey) -> ProcessRecord | None:
-        return self.lives.get(key)
+        return self.records.get(key)
 
     def last_of(self, pid: int) -> ProcessRecord | None:
         """The process that bore *pid* last."""
         key = self._newest.get(pid)
-        return None if key is None else self.lives.get(key)
+        return None if key is None else self.records.get(key)
 
     def before(self, key: ProcessKey) -> ProcessRecord | None:
         """Who bore the pid before this process did."""
-        found = [life for other, life in self.lives.items() if other.pid == key.pid and other != key]
-        return max(found, key=lambda life: life.last_seen, default=None)
+        found = [record for other, record in self.records.items() if other.pid == key.pid and other != key]
+        return max(found, key=lambda record: record.last_seen, default=None)
 
-    def relatives(
+    def note_relatives(
         self, key: ProcessKey, ancestors: tuple[Relative, ...], children: Iterable[ProcessKey] | None
     ) -> None:
         """What was looked up of a process: it is what can be said of its parent once that is dead."""
-        life = self.lives.get(key)
-        if life is None:
+        record = self.records.get(key)
+        if record is None:
             return
-        if ancestors and (life.facts is None or life.facts.parent_pid == ancestors[0].pid):
-            life.ancestors = ancestors
+        if ancestors and (record.facts is None or record.facts.parent_pid == ancestors[0].pid):
+            record.ancestors = ancestors
         for child in children or ():
-            life.children.pop(child, None)  # so that the newest are the last
-            life.children[child] = self.now
-        for child in list(life.children)[:-MOST_CHILDREN]:
-            del life.children[child]
+            record.children.pop(child, None)  # so that the newest are the last
+            record.children[child] = self.now
+        for child in list(record.children)[:-MAX_CHILDREN]:
+            del record.children[child]
 
     def parent_of(self, child: ProcessKey) -> tuple[ProcessRecord, float] | None:
         """Who *child* was seen to be a child of, and when last."""
-        found = [(life, life.children[child]) for life in self.lives.values() if child in life.children]
+        found = [(record, record.children[child]) for record in self.records.values() if child in record.children]
         return max(found, key=lambda one: one[1], default=None)
 
     # -------------------------------------------------------------------- bookkeeping
@@ -160,37 +160,40 @@ class ProcessHistory:
         known = self._newest.get(process.pid)
         return known if known is not None and process.exists is not True else ProcessKey(process.pid, None)
 
-    def _meet(self, life: ProcessRecord, facts: HostFacts, now: float) -> None:
-        old = life.facts
+    def _update_facts(self, record: ProcessRecord, facts: HostFacts, now: float) -> None:
+        old = record.facts
         if old is facts:
             return
         if old is not None and old.parent_pid != facts.parent_pid and old.parent_pid is not None:
             parent = self.last_of(old.parent_pid)
             known = parent.facts if parent is not None else None
-            relative = next((one for one in life.ancestors if one.pid == old.parent_pid), None)
+            relative = next((one for one in record.ancestors if one.pid == old.parent_pid), None)
             if known is not None:
                 relative = Relative(known.key.pid, known.name or "", known.command, known.key.start_ticks)
-            life.parent_changes.append(
+            record.parent_changes.append(
                 ParentChange(
-                    now, relative or Relative(old.parent_pid, ""), facts.parent_pid or 0, bool(parent and parent.uses)
+                    now,
+                    relative or Relative(old.parent_pid, ""),
+                    facts.parent_pid or 0,
+                    bool(parent and parent.gpu_uses),
                 )
             )
-            del life.parent_changes[:-8]
-        life.facts = facts
-        life.stopped_since = (life.stopped_since or now) if facts.state == "T" else None
+            del record.parent_changes[:-8]
+        record.facts = facts
+        record.stopped_since = (record.stopped_since or now) if facts.state == "T" else None
         at_work = old is not None and old.cpu_seconds != facts.cpu_seconds  # reading a slow disk, block after block
         if facts.state != "D":
-            life.stuck_since = None
-        elif life.stuck_since is None or at_work:
-            life.stuck_since = now
+            record.stuck_since = None
+        elif record.stuck_since is None or at_work:
+            record.stuck_since = now
 
-    def _count(self, life: ProcessRecord, processes: list[GpuProcess], now: float, paused: bool) -> None:
+    def _update_use(self, record: ProcessRecord, processes: list[GpuProcess], now: float, paused: bool) -> None:
         active, known = False, True
         for process in processes:
             place = process.gpu_uuid, process.gpu_instance_id
-            use = life.uses.get(place)
+            use = record.gpu_uses.get(place)
             if use is None:
-                use = life.uses[place] = GpuUse(since=now)
+                use = record.gpu_uses[place] = GpuUse(since=now)
             memory = process.memory_bytes
             if memory != use.memory:
                 use.memory, use.since = memory, now
@@ -204,18 +207,20 @@ class ProcessHistory:
             if process.sm_percent or process.encoder_percent or process.decoder_percent:
                 use.active_at, active = now, True
         here = {(process.gpu_uuid, process.gpu_instance_id) for process in processes}
-        if len(life.uses) > len(here):
-            life.uses = {place: use for place, use in life.uses.items() if place in here}
-        facts = life.facts
+        if len(record.gpu_uses) > len(here):
+            record.gpu_uses = {place: use for place, use in record.gpu_uses.items() if place in here}
+        facts = record.facts
         if active or not known or facts is None or (facts.cpu_percent or 0.0) >= BUSY_CPU_PERCENT:
-            life.quiet_since = None
-        elif life.quiet_since is None or paused:
-            life.quiet_since, life.quiet_cpu_seconds = now, facts.cpu_seconds
+            record.quiet_since = None
+        elif record.quiet_since is None or paused:
+            record.quiet_since, record.quiet_cpu_seconds = now, facts.cpu_seconds
 
     def _forget(self, here: Collection[ProcessKey]) -> None:
         """Make room: those seen last the longest ago go, down to three quarters."""
-        gone = sorted((life for key, life in self.lives.items() if key not in here), key=lambda life: life.last_seen)
-        for life in gone[: len(self.lives) - MOST_LIVES * 3 // 4]:
-            del self.lives[life.key]
-            if self._newest.get(life.key.pid) == life.key:
-                del self._newest[life.key.pid]
+        gone = sorted(
+            (record for key, record in self.records.items() if key not in here), key=lambda record: record.last_seen
+        )
+        for record in gone[: len(self.records) - MAX_PROCESSES * 3 // 4]:
+            del self.records[record.key]
+            if self._newest.get(record.key.pid) == record.key:
+                del self._newest[record.key.pid]

@@ -33,7 +33,7 @@ class DeadPid:
     since: float  # when gputop first saw it dead, epoch seconds
     known: HostFacts | None = None  # as gputop knew it alive
     saw_death: bool = False  # gputop saw it alive before, so *since* is the time of its death
-    holds: tuple[HolderEvidence, ...] = ()  # the certain ones first
+    holders: tuple[HolderEvidence, ...] = ()  # the certain ones first
     scanned: bool = False  # whether holders were looked for since it is dead
     reused_by: HostFacts | None = None  # who bears the pid now, without a GPU of its own
 
@@ -45,15 +45,15 @@ class DeadPid:
     @property
     def targets(self) -> tuple[ProcessKey, ...]:
         """Whom to end: those of certain lineage, or where there are none, the likely ones."""
-        certain = tuple(hold.holder.key for hold in self.holds if hold.certain)
-        return tuple(dict.fromkeys(certain or (hold.holder.key for hold in self.holds)))
+        certain = tuple(found.holder.key for found in self.holders if found.certain)
+        return tuple(dict.fromkeys(certain or (found.holder.key for found in self.holders)))
 
 
 class Cause(NamedTuple):
     """A way in which memory is used that no listed process accounts for."""
 
     name: str  # "another PID namespace"
-    words: str  # with the evidence there is
+    evidence: str
     advice: str
     weight: int  # 3 proven here, 2 likely, 1 possible
 
@@ -76,7 +76,7 @@ class Straggler(NamedTuple):
     job: str  # "slurm 88123", "torchrun 4711"
     process: ProcessKey
     gpu_uuid: str
-    words: str  # "rank 3 holds 2.1 GiB more than its peers; it has 8 worker processes, they have 4"
+    message: str  # "rank 3 holds 2.1 GiB more than its peers; it has 8 worker processes, they have 4"
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,7 +166,7 @@ def escaped_job(case: Case) -> Finding | None:
     """R8: started in a Slurm job that is over."""
     context = case.context
     job = context.slurm_job_claimed
-    if job is None or context.owner.slurm_job is not None or context.slurm_job_lives is not False:
+    if job is None or context.owner.slurm_job is not None or context.slurm_job_running is not False:
         return None
     return Finding("R8", f"started in Slurm job {job}, is in no job's cgroup, and no cgroup of that job is left here")
 

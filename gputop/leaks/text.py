@@ -23,7 +23,7 @@ def render(report: LeakReport, snapshot: Snapshot, width: int | None = None, asc
     for card in report.unattributed:
         lines += _unattributed(card, names, width)
     for straggler in report.stragglers:
-        lines += _wrapped("note", f"{straggler.job}, {names.get(straggler.gpu_uuid, '')}: {straggler.words}", width)
+        lines += _wrapped("note", f"{straggler.job}, {names.get(straggler.gpu_uuid, '')}: {straggler.message}", width)
     for words in report.unsure:
         lines += _wrapped("unsure", words, width)
     lines.append(summary(report))
@@ -59,7 +59,7 @@ def _verdict(verdict: LeakVerdict, report: LeakReport, names: dict[str, str], wi
     head = f"{verdict.verdict.name:<{INDENT}}{head}"
     lines = [shorten(head, width) if width else head]
     for finding in verdict.findings:
-        lines += _wrapped(f"  {finding.rule}", finding.words, width)
+        lines += _wrapped(f"  {finding.rule}", finding.evidence, width)
     if verdict.targets:
         lines += _wrapped("  frees it", _kill(verdict, report), width)
     lines += _wrapped("  unless", "; or ".join(verdict.doubts), width)
@@ -78,7 +78,7 @@ def _unattributed(card: UnattributedMemory, names: dict[str, str], width: int | 
     what = f"{units.size(card.bytes)} used that no listed process accounts for" if card.bytes else "busy, nobody listed"
     lines = _wrapped(names.get(card.gpu_uuid, card.gpu_uuid), what, width)
     for cause in card.causes:
-        lines += _wrapped("  perhaps", f"{cause.name}: {cause.words}. {cause.advice}", width)
+        lines += _wrapped("  perhaps", f"{cause.name}: {cause.evidence}. {cause.advice}", width)
     return lines
 
 
@@ -132,7 +132,7 @@ def as_dict(report: LeakReport, snapshot: Snapshot) -> dict[str, Any]:
             for parts in report.breakdowns
         ],
         "standouts": [
-            {"job": one.job, "pid": one.process.pid, "gpu_uuid": one.gpu_uuid, "words": one.words}
+            {"job": one.job, "pid": one.process.pid, "gpu_uuid": one.gpu_uuid, "words": one.message}
             for one in report.stragglers
         ],
         "scan": scan
@@ -168,7 +168,7 @@ def _verdict_json(verdict: LeakVerdict, report: LeakReport, indices: dict[str, i
         "targets": [_key_json(key) for key in verdict.targets],
         "holders": [
             {**_holder_json(hold.holder), "how": hold.how, "certain": hold.certain}
-            for hold in (dead_pid.holds if dead_pid is not None else ())
+            for hold in (dead_pid.holders if dead_pid is not None else ())
         ],
     }
 

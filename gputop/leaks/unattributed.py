@@ -86,7 +86,7 @@ def _unlisted(gpu: Gpu, listed: set[int], scan: HolderScan) -> tuple[Holder, ...
     found = [
         holder
         for holder in scan.holders
-        if holder.holds(minor) and holder.key.pid not in listed and holder.facts.parent_pid not in listed
+        if holder.device(minor) and holder.key.pid not in listed and holder.facts.parent_pid not in listed
     ]
     return tuple(sorted(found, key=lambda holder: (holder.benign is not None, holder.key.pid)))
 
@@ -187,7 +187,7 @@ def _from_scan(scan: HolderScan | None, unlisted: Sequence[Holder]) -> list[Caus
         found.append(
             Cause(
                 "processes that could not be inspected",
-                scan.words(),
+                scan.summary(),
                 "run gputop on the host" if scan.own_namespace else "run gputop as root",
                 1 if scan.own_namespace else 2,
             )

@@ -58,7 +58,7 @@ def judge(case: Case, settings: Settings, now: float) -> LeakVerdict | None:
     if verdict is None:
         return None
     first, *others = (findings[rule] for rule in decisive if rule in findings)
-    first = first._replace(words="; ".join([first.words, *_context(case, now)]))
+    first = first._replace(evidence="; ".join([first.evidence, *_context(case, now)]))
     return LeakVerdict(
         verdict=verdict,
         process=facts.key,
@@ -130,21 +130,21 @@ def judge_dead_pid(
     died = f"{'died' if dead_pid.saw_death else 'was dead already at'} {clock_or_day(dead_pid.since)}"
     words = f"the driver lists {dead_pid.pid}{name} with {where}, but {gone}; it {died}"
     findings = [Finding("R1", words)]
-    for hold in dead_pid.holds[:MOST_HOLDERS]:
+    for hold in dead_pid.holders[:MOST_HOLDERS]:
         grip = hold.device.open_as
         proof = hold.how if hold.certain else f"likely, not proven: {hold.how}"
         findings.append(
             Finding("R2", f"{hold.holder.key.pid} holds {hold.device.path} ({grip}) opened by {dead_pid.pid}; {proof}")
         )
-    if len(dead_pid.holds) > MOST_HOLDERS:
-        findings.append(Finding("R2", f"{len(dead_pid.holds) - MOST_HOLDERS} more processes hold it likewise"))
+    if len(dead_pid.holders) > MOST_HOLDERS:
+        findings.append(Finding("R2", f"{len(dead_pid.holders) - MOST_HOLDERS} more processes hold it likewise"))
     doubts = [_DOUBTS["R1"]]
     if not dead_pid.scanned:
         doubts.append("who keeps its memory has not been looked for yet")
-    elif dead_pid.holds:
+    elif dead_pid.holders:
         doubts.append(_DOUBTS["R2"])
     elif scan is not None and not scan.complete:
-        doubts.append(f"no holder was found: {scan.words()}")
+        doubts.append(f"no holder was found: {scan.summary()}")
     elif scan is not None:
         findings.append(
             Finding("R1", f"nobody holds the device any more ({plural(scan.inspected, 'process')} inspected): if this "
@@ -160,10 +160,10 @@ def judge_dead_pid(
         since=dead_pid.since,
         user=dead_pid.known.user
         if dead_pid.known is not None
-        else _only(hold.holder.facts.user for hold in dead_pid.holds),
+        else _only(hold.holder.facts.user for hold in dead_pid.holders),
         command=dead_pid.known.command
         if dead_pid.known is not None
-        else _only(h.holder.facts.command for h in dead_pid.holds),
+        else _only(h.holder.facts.command for h in dead_pid.holders),
     )
 
 

@@ -23,7 +23,7 @@ class Finding(NamedTuple):
     """A rule that holds, and the evidence for it as a sentence with its figures and times."""
 
     rule: str  # "R1" to "R12"
-    words: str
+    evidence: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ class GracefulTermination:
             case TerminationStep.LEADER:
                 return True
             case TerminationStep.OTHERS:
-                leader = self.terminations.all[0].stage is TerminationState.RUNNING
+                leader = self.terminations.all[0].state is TerminationState.RUNNING
                 return not leader or now - self._began >= LEADER_ALONE_SECONDS
             case TerminationStep.KILL:
                 return now - self._asked >= self.grace or not self._left()
@@ -109,7 +109,7 @@ class GracefulTermination:
         if new:
             self.joined += len(new)
             self.terminations.adopt(targets_of(new), {facts.key: facts for facts in new})
-            self.terminations.take(self._signals)
+            self.terminations.open_handles(self._signals)
 
 
 def targets_of(relatives: Sequence[HostFacts]) -> list[Target]:

@@ -64,22 +64,22 @@ class MemoryReclaim:
                 self.by_gpu[gpu.uuid] = MemoryDrop(gpu.memory_used_bytes)
 
     def look(self, snapshot: Snapshot, sent_at: float) -> None:
-        """*sent_at* in epoch seconds. The deepest fall counts."""
-        for uuid, fall in self.by_gpu.items():
+        """*sent_at* in epoch seconds. The deepest drop counts."""
+        for uuid, drop in self.by_gpu.items():
             gpu = snapshot.gpu(uuid)
             if gpu is None or not _readable(gpu) or gpu.memory_used_bytes is None or gpu.read_at < sent_at:
                 continue
-            fell = fall.before - gpu.memory_used_bytes
-            if fell > fall.bytes:
-                fall.bytes, fall.after = fell, max(0.0, gpu.read_at - sent_at)
+            fell = drop.before - gpu.memory_used_bytes
+            if fell > drop.bytes:
+                drop.bytes, drop.after = fell, max(0.0, gpu.read_at - sent_at)
 
-    def words(self, names: Callable[[str], str], unit: str) -> list[str]:
+    def messages(self, names: Callable[[str], str], unit: str) -> list[str]:
         """``GPU 1: used fell by 38.0G in 0.4 s, from 118.3G to 80.3G``."""
         return [
-            f"{names(uuid)}: used fell by {units.size(fall.bytes, unit)} in {fall.after:.1f} s, "
-            f"from {units.size(fall.before, unit)} to {units.size(fall.before - fall.bytes, unit)}"
-            for uuid, fall in self.by_gpu.items()
-            if fall.bytes
+            f"{names(uuid)}: used fell by {units.size(drop.bytes, unit)} in {drop.after:.1f} s, "
+            f"from {units.size(drop.before, unit)} to {units.size(drop.before - drop.bytes, unit)}"
+            for uuid, drop in self.by_gpu.items()
+            if drop.bytes
         ]
 
 

@@ -32,21 +32,21 @@ class Target:
     command: str | None = None
     memory_bytes: int | None = None  # GPU memory it holds, over all GPUs
     gpu_uuids: tuple[str, ...] = ()
-    related: bool = False  # taken in because of its kinship, so it need not hold a GPU itself
+    related: bool = False  # a related process of the one chosen, so it need not hold a GPU itself
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of a signal to one target, in words for the user."""
+    """What became of a signal to one target, for the user."""
 
     target: Target
     outcome: Outcome
-    words: str
+    message: str
     guarded: bool = True  # False: no pidfd on this kernel, only the start time was compared
 
 
 class ProcessHandle(Protocol):
-    """A grip on one process, taken before anything is sent: as long as it is held, its pid cannot be mistaken."""
+    """One process, opened before anything is sent: as long as the handle is open, a reused pid cannot be mistaken for it."""
 
     target: Target
 
@@ -55,7 +55,7 @@ class ProcessHandle(Protocol):
     def exited(self) -> bool: ...
 
     def stuck_in(self) -> str | None:
-        """Where in the kernel it is stuck (state D), in words; None where it is not."""
+        """Where in the kernel it is stuck (state D); None where it is not."""
         ...
 
     def close(self) -> None: ...
@@ -64,10 +64,10 @@ class ProcessHandle(Protocol):
 class Signals(Protocol):
     """The way to send signals; there is none under --read-only."""
 
-    def hold(self, target: Target) -> ProcessHandle | Result:
-        """Take hold of the process, or say why not (gone, reused, refused, not the owner)."""
+    def open(self, target: Target) -> ProcessHandle | Result:
+        """Open the process, or say why not (gone, reused, refused, not the owner)."""
         ...
 
     def related(self, of: Collection[ProcessKey]) -> RelatedProcesses:
-        """The living relatives of the processes *of*, as they are now. May block."""
+        """The living processes related to those *of*, as they are now. May block."""
         ...

@@ -1,6 +1,6 @@
 """Signals to processes, sent to the right one or not at all.
 
-The order is what makes it safe: take hold of whatever bears the pid now (a pidfd), *then* read its start time and
+The order is what makes it safe: open whatever process has the pid now (a pidfd), *then* read its start time and
 compare it with that of the row the user chose. From there on the pid may be given away; the signal goes to the process.
 """
 
@@ -27,7 +27,7 @@ _UNGUARDED: Final = " (unguarded: this kernel has no pidfds)"
 
 
 class ProcSignals:
-    """Signals on a real machine. May be used from any thread; :meth:`hold` can take
+    """Signals on a real machine. May be used from any thread; :meth:`open` can take
     milliseconds."""
 
     def __init__(self, proc: Path = Path("/proc"), devices: NvidiaDevices | None = None) -> None:
@@ -35,8 +35,8 @@ class ProcSignals:
         self._devices = devices or NvidiaDevices(proc)
         self._users = UserNames()
 
-    def hold(self, target: Target) -> ProcHold | Result:
-        """See :meth:`gputop.signals.protocol.Signals.hold`. Nothing is sent, whether it may be sent is asked."""
+    def open(self, target: Target) -> ProcHandle | Result:
+        """See :meth:`gputop.signals.protocol.Signals.open`. Nothing is sent, whether it may be sent is asked."""
         pid, start_ticks = target.key
         refused = self._refuse(pid)
         if refused is not None:
@@ -56,15 +56,15 @@ class ProcSignals:
             thread = False
         if thread:
             return Result(target, Outcome.PID_REUSED, f"pid {pid} is now a thread of another process: nothing sent")
-        hold = ProcHold(target, self._proc, pidfd)
-        result = hold.check() or (None if target.related else self._disown(hold))
+        handle = ProcHandle(target, self._proc, pidfd)
+        result = handle.check() or (None if target.related else self._refuse_if_no_device(handle))
         if result is None:
-            return hold
-        hold.close()
+            return handle
+        handle.close()
         return result
 
     def related(self, of: Collection[ProcessKey]) -> RelatedProcesses:
-        """See :meth:`gputop.signals.protocol.Signals.kin`. Reads the stat of every process: some 20 us each."""
+        """See :meth:`gputop.signals.protocol.Signals.related`. Reads the stat of every process: some 20 us each."""
         everyone = []
         for name in os.listdir(self._proc):
             if name.isdecimal() and (stat := read_stat(f"{self._proc}/{name}/stat")) is not None:
@@ -102,7 +102,7 @@ class ProcSignals:
         )
 
     def _refuse(self, pid: int) -> str | None:
-        """Why this pid is never sent anything, in words."""
+        """Why this pid is never sent anything."""
         if pid == 1:
             return "pid 1 runs the machine: never sent a signal"
         if not 0 < pid <= MAX_PID:
@@ -145,27 +145,27 @@ class ProcSignals:
         words = f"it was not known to the host when it was chosen, pid {pid} may be another one by now: nothing sent"
         return Result(target, Outcome.REFUSED, words)
 
-    def _disown(self, hold: ProcHold) -> Result | None:
+    def _refuse_if_no_device(self, handle: ProcHandle) -> Result | None:
         """Why the process cannot be the one that holds the GPU memory. Not being able to tell is no reason."""
         if not self._devices.present():
             return None
-        stat = hold.stat()
+        stat = handle.stat()
         try:
-            process = os.open(f"{self._proc}/{hold.target.key.pid}", os.O_RDONLY | os.O_DIRECTORY)
+            process = os.open(f"{self._proc}/{handle.target.key.pid}", os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
             return None  # gone: sending will find out
         try:
             held = self._devices.held_by(process, with_maps=stat is not None and stat.state != "D")
         finally:
             os.close(process)
-        if held == () and hold.stat() is not None:
+        if held == () and handle.stat() is not None:
             words = "holds no NVIDIA device, so it is not the owner of this GPU memory: nothing sent"
-            return Result(hold.target, Outcome.NOT_OWNER, words)
+            return Result(handle.target, Outcome.NOT_OWNER, words)
         return None
 
 
-class ProcHold:
-    """A grip on one process: a pidfd, or on old kernels (*pidfd* None) its start time only, compared right before
+class ProcHandle:
+    """One process: a pidfd, or on old kernels (*pidfd* None) its start time only, compared right before
     anything is sent. Close it."""
 
     def __init__(self, target: Target, proc: str, pidfd: int | None) -> None:
@@ -224,7 +224,7 @@ class ProcHold:
         return self._permission()
 
     def send(self, signal: int) -> Result:
-        """See ``ProcessHandle.send``. The words say where the signal will not act, or not yet."""
+        """See ``ProcessHandle.send``. The message says where the signal will not act, or not yet."""
         stat = self.stat()
         if _is_zombie(stat) or (stat is None and not self.guarded):
             return self.check() or self._result(Outcome.ALREADY_GONE, "already gone")
@@ -300,7 +300,7 @@ def _is_zombie(stat: Stat | None) -> bool:
 
 
 def _hindrance(stat: Stat, status: _Status, signal: int) -> str | None:
-    """Why a signal that was sent does nothing, or nothing yet, in words. *stat* is that of just before."""
+    """Why a signal that was sent does nothing, or nothing yet. *stat* is that of just before."""
     if signal in (0, SIGKILL, SIGCONT, SIGSTOP):
         return "it is stuck in the kernel (D) and ends once that lets it go" if stat.state == "D" and signal else None
     bit = 1 << (signal - 1)

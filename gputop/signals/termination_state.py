@@ -1,4 +1,4 @@
-"""One process on its way out: how far it is."""
+"""How far it is with ending one process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TERMINATION_SIGNALS: Final = frozenset(
 class TerminationState(enum.Enum):
     """How far it is with one process."""
 
-    WAITING = "being taken hold of"
+    WAITING = "being opened"
     READY = "ready"
     REFUSED = "nothing sent"
     GONE = "already gone"
@@ -31,13 +31,13 @@ class TerminationState(enum.Enum):
 
 @dataclass(slots=True)
 class ProcessTermination:
-    """One process on its way out. Times are the clock's; ``*_wall`` are epoch seconds."""
+    """One process that is being ended. Times are the clock's; ``*_wall`` are epoch seconds."""
 
     target: Target
     memory: dict[str, int | None] = field(default_factory=dict)  # GPU's UUID -> bytes held there when frozen
     facts: HostFacts | None = None  # as of the snapshot it was chosen from
-    stage: TerminationState = TerminationState.WAITING
-    hold: ProcessHandle | None = None
+    state: TerminationState = TerminationState.WAITING
+    handle: ProcessHandle | None = None
     result: Result | None = None  # the refusal, or the answer to the last signal
     continued: bool = False  # SIGCONT was sent too
     number: int | None = None  # the last signal

@@ -1,7 +1,7 @@
 """What became of processes that were sent a signal: exited? gone from the driver's list? memory back?
 
-Pure bookkeeping over holds and snapshots, without a screen. The screen calls, in this order and as often as it likes:
-:meth:`Terminations.take` and :meth:`Terminations.send` (they may block: not on the event loop), then
+Pure bookkeeping over handles and snapshots, without a screen. The screen calls, in this order and as often as it likes:
+:meth:`Terminations.open_handles` and :meth:`Terminations.send` (they may block: not on the event loop), then
 :meth:`Terminations.watch` and :meth:`Terminations.look` until nothing is pending, at last
 :meth:`Terminations.close`.
 """
@@ -36,7 +36,7 @@ _PENDING: Final = (TerminationState.WAITING, TerminationState.RUNNING, Terminati
 
 
 class Terminations(TerminationsText):
-    """Several processes on their way out."""
+    """Several processes that are being ended."""
 
     def __init__(
         self,
@@ -66,10 +66,10 @@ class Terminations(TerminationsText):
             self.names = {gpu.uuid: f"GPU {gpu.index}" for gpu in snapshot.gpus}
             self._before = {gpu.uuid: _unattributed(gpu, snapshot) for gpu in snapshot.gpus}
         uuids = {uuid for termination in self.all for uuid in termination.memory}
-        self.falls = MemoryReclaim(uuids | {uuid for one in self.held for uuid in one.memory})
+        self.reclaim = MemoryReclaim(uuids | {uuid for one in self.held for uuid in one.memory})
 
     def adopt(self, targets: Sequence[Target], facts: Mapping[ProcessKey, HostFacts]) -> None:
-        """More targets, which appeared meanwhile; :meth:`take` takes hold of them."""
+        """More targets, which appeared meanwhile; :meth:`open_handles` opens them."""
         self.all += [ProcessTermination(target, facts=facts.get(target.key)) for target in targets]
 
     @staticmethod
@@ -86,7 +86,7 @@ class Terminations(TerminationsText):
     @property
     def pending(self) -> bool:
         """Whether something may still change by itself."""
-        return any(termination.stage in _PENDING for termination in self.all) or self.awaits_held_memory
+        return any(termination.state in _PENDING for termination in self.all) or self.awaits_held_memory
 
     @property
     def awaits_held_memory(self) -> bool:
@@ -127,7 +127,7 @@ class Terminations(TerminationsText):
         ]
 
     def freed_by_gpu(self, terminations: Sequence[ProcessTermination]) -> dict[str, int]:
-        """Bytes that *endings* hold, by GPU's UUID; unknown ones are left out."""
+        """Bytes that *terminations* hold, by GPU's UUID; unknown ones are left out."""
         total: dict[str, int] = {}
         for termination in terminations:
             for uuid, bytes_ in termination.memory.items():
@@ -136,25 +136,25 @@ class Terminations(TerminationsText):
         for one in self.held:
             for uuid, bytes_ in one.memory.items():
                 if bytes_ is not None and (
-                    one.released or not all(e.stage is TerminationState.RELEASED for e in terminations)
+                    one.released or not all(e.state is TerminationState.RELEASED for e in terminations)
                 ):
                     total[uuid] = total.get(uuid, 0) + bytes_
         return total
 
     # ------------------------------------------------------------------- acting
 
-    def take(self, signals: Signals) -> None:
-        """Take hold of all of them. May block."""
+    def open_handles(self, signals: Signals) -> None:
+        """Open a handle of each. May block."""
         for termination in self.those(TerminationState.WAITING):
-            held = signals.hold(termination.target)
+            held = signals.open(termination.target)
             if isinstance(held, Result):
                 termination.result = held
-                termination.stage = (
+                termination.state = (
                     TerminationState.GONE if held.outcome is Outcome.ALREADY_GONE else TerminationState.REFUSED
                 )
                 self._write("hold", termination, held)
             else:
-                termination.hold, termination.stage = held, TerminationState.READY
+                termination.handle, termination.state = held, TerminationState.READY
 
     def send(
         self, number: int, to: Sequence[ProcessTermination] | None = None, snapshot: Snapshot | None = None
@@ -163,43 +163,45 @@ class Terminations(TerminationsText):
         with afterwards. May block."""
         chosen = self.those(TerminationState.READY, TerminationState.RUNNING) if to is None else to
         if snapshot is not None:
-            self.falls.begin(snapshot)
+            self.reclaim.begin(snapshot)
         if snapshot is not None and not self.those(TerminationState.EXITED):
             self._before = {gpu.uuid: _unattributed(gpu, snapshot) for gpu in snapshot.gpus}
         for termination in chosen:
-            if termination.hold is not None:
-                self._send(termination, termination.hold, number)
+            if termination.handle is not None:
+                self._send(termination, termination.handle, number)
 
-    def _send(self, termination: ProcessTermination, hold: ProcessHandle, number: int) -> None:
+    def _send(self, termination: ProcessTermination, handle: ProcessHandle, number: int) -> None:
         at, wall = self._clock(), self._wall()
-        result = hold.send(number)
+        result = handle.send(number)
         termination.result = result
         self._first_wall = self._first_wall or wall
         self._write(signal_name(number), termination, result)
         if result.outcome is Outcome.SENT:
             termination.number, termination.sent_at, termination.sent_wall = number, at, wall
-            termination.stage = TerminationState.RUNNING
+            termination.state = TerminationState.RUNNING
             stopped = termination.facts is not None and termination.facts.state == "T"
             if stopped and number in TERMINATION_SIGNALS - {signal.SIGKILL}:
-                termination.continued = hold.send(signal.SIGCONT).outcome is Outcome.SENT
+                termination.continued = handle.send(signal.SIGCONT).outcome is Outcome.SENT
         elif result.outcome is Outcome.ALREADY_GONE and termination.number is None:
-            termination.stage = TerminationState.GONE
+            termination.state = TerminationState.GONE
         elif result.outcome is not Outcome.ALREADY_GONE:
-            termination.stage = TerminationState.REFUSED
+            termination.state = TerminationState.REFUSED
 
     def watch(self) -> None:
         """See who has exited. Does not block."""
         for termination in self.those(TerminationState.READY, TerminationState.RUNNING):
-            if termination.hold is None or not termination.hold.exited():
+            if termination.handle is None or not termination.handle.exited():
                 stuck = (
                     termination.number == signal.SIGKILL
                     and self._clock() - termination.sent_at >= timeouts.STUCK_SECONDS
                 )
-                termination.stuck_in = termination.hold.stuck_in() if stuck and termination.hold is not None else None
+                termination.stuck_in = (
+                    termination.handle.stuck_in() if stuck and termination.handle is not None else None
+                )
                 continue
             termination.exited_at, termination.exited_wall = self._clock(), self._wall()
             self._last_exit = termination.exited_wall
-            termination.stage = TerminationState.EXITED if termination.number is not None else TerminationState.GONE
+            termination.state = TerminationState.EXITED if termination.number is not None else TerminationState.GONE
 
     def look(self, snapshot: Snapshot) -> None:
         """See in *snapshot* whose memory is back."""
@@ -211,17 +213,17 @@ class Terminations(TerminationsText):
             if termination.back.issuperset(termination.memory):
                 reads = [gpu.read_at for gpu in snapshot.gpus if gpu.uuid in termination.memory]
                 termination.back_after = max(0.0, max(reads, default=snapshot.taken_at) - termination.sent_wall)
-                termination.stage = TerminationState.RELEASED
+                termination.state = TerminationState.RELEASED
             elif self._clock() - termination.exited_at >= timeouts.MEMORY_BACK_SECONDS:
-                termination.stage = TerminationState.KEPT
+                termination.state = TerminationState.KEPT
             self._see_respawn(termination, snapshot)
         if self._first_wall:
-            self.falls.look(snapshot, self._first_wall)
+            self.reclaim.look(snapshot, self._first_wall)
         if self._last_exit and not self.those(TerminationState.RUNNING):
             for one in self.held:
                 one.look(snapshot, self._last_exit, self._first_wall)
         for termination in self.those(TerminationState.RELEASED, TerminationState.KEPT):
-            if termination.target.key not in self._told and termination.stage is not TerminationState.KEPT:
+            if termination.target.key not in self._told and termination.state is not TerminationState.KEPT:
                 self._told.add(termination.target.key)
                 self._write("released", termination, None)
 
@@ -242,7 +244,7 @@ class Terminations(TerminationsText):
             command=target.command,
             gpu_memory_bytes=termination.memory_bytes,
             outcome=result.outcome.name.lower() if result is not None else None,
-            words=result.words if result is not None else f"memory back after {termination.back_after:.1f} s",
+            words=result.message if result is not None else f"memory back after {termination.back_after:.1f} s",
         )
 
     def _is_back(self, termination: ProcessTermination, uuid: str, held: int | None, snapshot: Snapshot) -> bool:
@@ -258,11 +260,11 @@ class Terminations(TerminationsText):
         return after - before <= held * _BACK
 
     def close(self) -> None:
-        """Let go of all of them."""
+        """Close all handles."""
         for termination in self.all:
-            if termination.hold is not None:
-                termination.hold.close()
-                termination.hold = None
+            if termination.handle is not None:
+                termination.handle.close()
+                termination.handle = None
 
 
 def _is_same(process: GpuProcess, termination: ProcessTermination) -> bool:

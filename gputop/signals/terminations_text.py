@@ -16,7 +16,7 @@ class TerminationsText:
 
     all: list[ProcessTermination]
     names: dict[str, str]
-    falls: MemoryReclaim
+    reclaim: MemoryReclaim
     _clock: Callable[[], float] = time.monotonic
     _last_exit: float = 0.0
 
@@ -25,12 +25,12 @@ class TerminationsText:
         raise NotImplementedError
 
     def those(self, *stages: TerminationState) -> list[ProcessTermination]:
-        return [termination for termination in self.all if termination.stage in stages]
+        return [termination for termination in self.all if termination.state in stages]
 
     def freed_by_gpu(self, terminations: Sequence[ProcessTermination]) -> dict[str, int]:
         raise NotImplementedError
 
-    def held_words(self, one: HeldMemory, unit: str = "GiB") -> str:
+    def held_message(self, one: HeldMemory, unit: str = "GiB") -> str:
         """How far it is with the memory of a dead pid."""
         said = f"{units.size(one.memory_bytes, unit)} of dead {one.pid} on {self._where(one.memory)}"
         if one.released:
@@ -39,21 +39,23 @@ class TerminationsText:
             return f"{said}: waiting for it"
         return f"{said}: still held, others keep it" if self._last_exit else f"{said}: comes back when all of these end"
 
-    def fallen_words(self, unit: str = "GiB") -> list[str]:
+    def reclaim_messages(self, unit: str = "GiB") -> list[str]:
         """By how much used memory fell, for each GPU where it did."""
-        return self.falls.words(lambda uuid: self.names.get(uuid, uuid), unit)
+        return self.reclaim.messages(lambda uuid: self.names.get(uuid, uuid), unit)
 
-    def words(self, termination: ProcessTermination, unit: str = "GiB") -> str:
+    def message(self, termination: ProcessTermination, unit: str = "GiB") -> str:
         """How far it is with *ending*, for the user; empty while nothing is to be said."""
-        match termination.stage:
+        match termination.state:
             case TerminationState.WAITING:
                 return "taking hold of it…"
             case TerminationState.READY:
-                return "" if getattr(termination.hold, "guarded", True) else "unguarded: this kernel has no pidfds"
+                return "" if getattr(termination.handle, "guarded", True) else "unguarded: this kernel has no pidfds"
             case TerminationState.REFUSED:
-                return termination.result.words if termination.result is not None else "nothing sent"
+                return termination.result.message if termination.result is not None else "nothing sent"
             case TerminationState.GONE:
-                return termination.result.words if termination.result is not None else "exited by itself, nothing sent"
+                return (
+                    termination.result.message if termination.result is not None else "exited by itself, nothing sent"
+                )
             case TerminationState.RUNNING:
                 return self._running(termination)
         said = (
@@ -63,9 +65,9 @@ class TerminationsText:
             said += f"; started again as {termination.respawned.key.pid} by {termination.respawned.parent_pid}"
         memory = units.size(termination.memory_bytes, unit)
         where = self._where(termination.memory)
-        if termination.stage is TerminationState.EXITED:
+        if termination.state is TerminationState.EXITED:
             return f"{said}; waiting for its {memory} on {where}" if termination.memory else said
-        if termination.stage is TerminationState.RELEASED:
+        if termination.state is TerminationState.RELEASED:
             if not termination.memory:
                 return said
             if termination.memory_bytes is None:
@@ -87,7 +89,7 @@ class TerminationsText:
         if termination.continued:
             said = f"{name} and SIGCONT sent (it was stopped)"
         else:
-            said = termination.result.words if termination.result is not None else f"{name} sent"
+            said = termination.result.message if termination.result is not None else f"{name} sent"
         if termination.number not in TERMINATION_SIGNALS:
             return said
         return f"{said}; still running after {waited} s" if waited else f"{said}; still running"
@@ -98,7 +100,7 @@ class TerminationsText:
     def summary(self, unit: str = "GiB") -> str:
         """One sentence over all of them, for a toast."""
         if len(self.all) == 1:
-            return f"{self.all[0].target.key.pid}: {self.words(self.all[0], unit) or 'nothing sent'}"
+            return f"{self.all[0].target.key.pid}: {self.message(self.all[0], unit) or 'nothing sent'}"
         counts = {
             "still running": len(self.those(TerminationState.RUNNING)),
             "exited": len(self.those(TerminationState.EXITED, TerminationState.RELEASED)),

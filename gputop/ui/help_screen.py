@@ -100,7 +100,7 @@ class HelpScreen(ScrollingPage[None]):
         glyphs = self.view.glyphs
         bar = (
             (glyphs.full, "text", "held by living processes that the driver lists"),
-            (glyphs.dead_pid, "ghost+b", "held by dead pids: other processes inherited it. Those are to be ended"),
+            (glyphs.dead_pid, "dead+b", "held by dead pids: other processes inherited it. Those are to be ended"),
             (glyphs.unattributed, "unattributed", "used, but by no listed process"),
             (glyphs.reserved, "reserved", "kept by the driver for itself"),
             (glyphs.track, "faint", "free"),

@@ -161,13 +161,13 @@ def _trend(members: list[_Member], trend: ObservedTrend) -> Iterable[str]:
 def _suspects(verdicts: list[LeakVerdict], report: LeakReport, gpu: Gpu) -> Iterable[str]:
     for verdict in verdicts:
         size = units.size(verdict.memory_bytes)
-        yield f"{verdict.verdict.name}  pid {verdict.process.pid}  {size}: {verdict.findings[0].words}"
+        yield f"{verdict.verdict.name}  pid {verdict.process.pid}  {size}: {verdict.findings[0].evidence}"
         if verdict.doubts:
             yield f"  unless {'; or '.join(verdict.doubts)}"
     unattributed = report.unattributed_on(gpu.uuid)
     if unattributed is not None and unattributed.causes:
         cause = unattributed.causes[0]
-        yield f"unattributed memory, perhaps {cause.name}: {cause.words}"
+        yield f"unattributed memory, perhaps {cause.name}: {cause.evidence}"
     if not verdicts and unattributed is None:
         yield "none"
     yield from report.unsure

@@ -94,7 +94,7 @@ async def test_process_that_exited_is_said_to_be_gone_and_when() -> None:
     row = machine.largest()
     async with showing(machine.process_screen) as (app, _):
         await until(lambda: app.over._details is not None, "the host's answer")
-        hold = machine.simulated.signals.hold(Target(row.key))
+        hold = machine.simulated.signals.open(Target(row.key))
         hold.send(9)  # type: ignore[union-attr]
         for _ in range(5):
             machine.tick()

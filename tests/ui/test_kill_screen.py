@@ -48,7 +48,7 @@ class Machine:
             for key, p in found.items()
         ]
 
-    def hold(self, target: Target) -> Any:
+    def open(self, target: Target) -> Any:
         if self.slow is not None:
             self.slow.wait(20)
         if target.key.pid in self.refusals:
@@ -299,7 +299,7 @@ async def test_real_process_ends_and_is_said_to_have_ended() -> None:
     with child() as running:
         machine = _real(running.pid)
         signals = ProcSignals()
-        signals._disown = lambda hold: None  # type: ignore[method-assign]  # it holds no GPU, here or anywhere
+        signals._refuse_if_no_device = lambda handle: None  # type: ignore[method-assign]  # it holds no GPU, here or anywhere
 
         def make() -> KillScreen:
             return KillScreen(machine.targets(), (), signals, machine.snapshot, VIEW)

@@ -28,7 +28,7 @@ GPU0, GPU1 = gpu(0).uuid, gpu(1).uuid
 HOLDERS = [facts(pid, command="python ddp.py", user="cv", group_id=50211) for pid in (50377, 50378)]
 DEAD_PID = DeadPid(
     50211, ((GPU1, 38 * GIB),), TAKEN_AT, facts(50211, command="python ddp.py", user="cv"), True, scanned=True,
-    holds=tuple(
+    holders=tuple(
         HolderEvidence(Holder(one, (HeldDevice("/dev/nvidia1", 1, (41,)),)), HeldDevice("/dev/nvidia1", 1, (41,)),
              "process group 50211", True)
         for one in HOLDERS
@@ -59,7 +59,7 @@ class Signals:
     def __init__(self) -> None:
         self.held: list[int] = []
 
-    def hold(self, target: Any) -> Any:
+    def open(self, target: Any) -> Any:
         from gputop.signals.protocol import Outcome, Result
 
         self.held.append(target.key.pid)

@@ -37,8 +37,8 @@ class Holder:
     def key(self) -> ProcessKey:
         return self.facts.key
 
-    def holds(self, minor: int) -> HeldDevice | None:
-        """Its grip on /dev/nvidiaN."""
+    def device(self, minor: int) -> HeldDevice | None:
+        """/dev/nvidiaN, where it has that open or mapped."""
         return next((device for device in self.devices if device.minor == minor), None)
 
 
@@ -64,7 +64,7 @@ class HolderScan:
     def complete(self) -> bool:
         return not (self.denied or self.hidden or self.own_namespace or self.cut_short)
 
-    def words(self) -> str:
+    def summary(self) -> str:
         """What was looked at and what was not: "412 processes inspected, 37 of root not permitted: run as root"."""
         said = "the scan took too long and was cut short" if self.cut_short else f"{self.inspected} processes inspected"
         if self.denied:

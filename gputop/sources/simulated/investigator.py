@@ -34,7 +34,7 @@ class SimulatedInvestigator:
         found = self.context(facts)
         return Owner() if found is None else found.owner
 
-    def lives(self, key: ProcessKey) -> bool:
+    def is_alive(self, key: ProcessKey) -> bool:
         with self._world.lock:
             return self._find(key, self._world.now()) is not None
 

@@ -14,7 +14,7 @@ from gputop.sources.simulated.population import SimulatedProcess
 
 
 class SimulatedHandle:
-    """A grip on one simulated process: a pid that is reused later is another one."""
+    """One simulated process: a pid that is reused later is another one."""
 
     def __init__(self, world: SimulatedWorld, process: SimulatedProcess, target: Target) -> None:
         self.target = target
@@ -51,7 +51,7 @@ class SimulatedHandle:
         return "os_acquire_rwlock_read [nvidia]" if stuck else None
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to close."""
 
 
 class SimulatedSignals:
@@ -60,7 +60,7 @@ class SimulatedSignals:
     def __init__(self, world: SimulatedWorld, host: SimulatedHost) -> None:
         self._world, self._host = world, host
 
-    def hold(self, target: Target) -> ProcessHandle | Result:
+    def open(self, target: Target) -> ProcessHandle | Result:
         pid, ticks = target.key
         with self._world.lock:
             t = self._world.now()

@@ -23,7 +23,7 @@ from gputop.ui.toolkit.view import View
 
 
 def held_by(report: LeakReport, uuid: str) -> str:
-    """Who keeps the memory of the largest ghost on a GPU: ``50377 +3``; empty where that is not known."""
+    """Who keeps the memory of the largest dead pid on a GPU: ``50377 +3``; empty where that is not known."""
     for dead_pid in report.dead_pids:
         if dead_pid.targets and any(on == uuid for on, _ in dead_pid.memory):
             more = f" +{len(dead_pid.targets) - 1}" if len(dead_pid.targets) > 1 else ""

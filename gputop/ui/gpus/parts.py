@@ -78,7 +78,7 @@ def memory_bar(drawing: GpuDrawing, cells: int, view: View) -> Line:
         dead_pid = unattributed = len(text)
     spans: list[Span] = [(text, f"{drawing.hue}@track")]
     if dead_pid > len(text):
-        spans.append((glyphs.dead_pid * (dead_pid - len(text)), "ghost+b@track"))
+        spans.append((glyphs.dead_pid * (dead_pid - len(text)), "dead+b@track"))
     if unattributed > dead_pid:
         spans.append((glyphs.unattributed * (unattributed - dead_pid), "unattributed@track"))
     if reserved > unattributed:

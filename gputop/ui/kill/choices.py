@@ -25,7 +25,7 @@ class SignalChoice(NamedTuple):
     """A line of the list that can be chosen."""
 
     label: str
-    words: str
+    meaning: str
     number: int | None = None  # the signal; None: close, or another signal
     letter: str = ""  # goes to the line, does nothing more: k is pressed twice easily
     only_survivors: bool = False
@@ -52,7 +52,7 @@ def choices(
     grace: int,
     typed: SignalChoice | None,
 ) -> list[SignalChoice]:
-    """What can be chosen now; the first line never sends anything. *ghosts*: whose memory is still held after all."""
+    """What can be chosen now; the first line never sends anything. *dead_pids*: whose memory is still held."""
     if terminations.sent or not terminations.those(TerminationState.READY, TerminationState.WAITING):
         if graceful is not None and graceful.step is not TerminationStep.DONE:
             now = SignalChoice("SIGKILL", "now, to what is left", signal.SIGKILL, "k")

@@ -99,7 +99,7 @@ class KillScreen(Dialog[None]):
         return Terminations(targets, self._snapshot, facts=facts, held=self._held, log=self._log)
 
     def _take(self) -> None:
-        self.terminations.take(self._signals)
+        self.terminations.open_handles(self._signals)
         if self._related is None:
             self._related = self._signals.related([target.key for target in self._chosen])
 
@@ -287,11 +287,11 @@ class KillScreen(Dialog[None]):
                 (
                     self.terminations.summary(self.view.settings.memory_unit),
                     *(
-                        self.terminations.held_words(one, self.view.settings.memory_unit)
+                        self.terminations.held_message(one, self.view.settings.memory_unit)
                         for one in self._held
                         if not one.released
                     ),
-                    *self.terminations.fallen_words(self.view.settings.memory_unit),
+                    *self.terminations.reclaim_messages(self.view.settings.memory_unit),
                 )
             )
             if self._note is not None:
@@ -404,7 +404,7 @@ class KillScreen(Dialog[None]):
                 (fit(choice.label, 11), style),
                 (fit(number, 4, right=True), "dim" if not here else "text"),
                 ("  ", "text"),
-                (fit(choice.words, max(0, cells - 23)), "dim" if not here else "text"),
+                (fit(choice.meaning, max(0, cells - 23)), "dim" if not here else "text"),
                 (f" {choice.letter or ' '} ", "key"),
             )
             lines.append(on(line, "cursor") if here else line)

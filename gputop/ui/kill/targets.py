@@ -20,7 +20,7 @@ def holders_as_targets(dead_pids: Iterable[DeadPid]) -> HoldersAsTargets:
     known: dict[ProcessKey, HostFacts] = {}
     for dead_pid in dead_pids:
         wanted = set(dead_pid.targets)
-        for hold in dead_pid.holds:
+        for hold in dead_pid.holders:
             facts = hold.holder.facts
             if facts.key in wanted and facts.key not in targets:
                 targets[facts.key] = Target(facts.key, facts.user, facts.command or facts.name)

@@ -66,8 +66,8 @@ class KillText:
         for words in self._warnings(termination):
             lines += [((f"{indent}▲ " if not n else f"{indent}  ", "warning+b"), (part, "warning"))
                       for n, part in enumerate(wrap(words, cells - 10))]  # fmt: skip
-        words = self.terminations.words(termination, self.view.settings.memory_unit)
-        style, sign = _STYLES[termination.stage], "✓ " if termination.stage is TerminationState.RELEASED else "→ "
+        words = self.terminations.message(termination, self.view.settings.memory_unit)
+        style, sign = _STYLES[termination.state], "✓ " if termination.state is TerminationState.RELEASED else "→ "
         if words:
             lines += [((f"{indent}{sign}" if not n else f"{indent}  ", style), (part, style))
                       for n, part in enumerate(wrap(words, cells - 10))]  # fmt: skip
@@ -79,7 +79,7 @@ class KillText:
     def _warnings(self, termination: ProcessTermination) -> list[str]:
         """What could go wrong, as far as it can be seen before anything is sent."""
         facts = termination.facts
-        if facts is None or termination.stage is not TerminationState.READY:
+        if facts is None or termination.state is not TerminationState.READY:
             return []
         return kill_warnings(facts, self._owners.get(termination.target.key))
 
@@ -101,10 +101,10 @@ class KillText:
         by_gpu = terminations.freed_by_gpu(chosen)
         said: list[Line] = []
         for one in terminations.held:
-            style = "good" if one.released else "ghost"
+            style = "good" if one.released else "dead"
             said += [((part, style),) for part in wrap(
-                terminations.held_words(one, self.view.settings.memory_unit), cells)]  # fmt: skip
-        said += [((words, "good"),) for words in terminations.fallen_words(self.view.settings.memory_unit)]
+                terminations.held_message(one, self.view.settings.memory_unit), cells)]  # fmt: skip
+        said += [((words, "good"),) for words in terminations.reclaim_messages(self.view.settings.memory_unit)]
         if not by_gpu:
             return said
         label = "Released " if chosen is done else "To be freed " if terminations.sent else "Would free "

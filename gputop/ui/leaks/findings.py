@@ -148,7 +148,7 @@ class FindingsScreen(Screen[None]):
         if not dead_pid.scanned or scan is None:
             words = f"{dead_pid.pid} is dead; who keeps its memory is being looked for: press F9 again"
         else:
-            words = f"{dead_pid.pid} is dead and nobody was found to keep its memory: {scan.words()}"
+            words = f"{dead_pid.pid} is dead and nobody was found to keep its memory: {scan.summary()}"
         self.notify(words, severity="warning", timeout=8, markup=False)
 
     def push_kill(self, chosen: tuple[Target, ...], hidden: tuple[Target, ...], holders: HoldersAsTargets) -> None:

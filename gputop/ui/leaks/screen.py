@@ -299,7 +299,7 @@ class LeaksScreen(Screen[None]):
                 (fit(word, 12), VERDICT_ROLES[entry.verdict]),
                 (f" {self.view.memory(entry.memory_bytes):>8}", "title"),
                 (f" {fit(gpus, 5, right=True)}", "text"),
-                (f" {entry.process.pid:>7}", "ghost" if entry.process.start_ticks is None else "text"),
+                (f" {entry.process.pid:>7}", "dead" if entry.process.start_ticks is None else "text"),
                 (f" {fit(entry.user or glyphs.unknown, 9)}", "text"),
                 (f" {entry.command or glyphs.unknown}", "dim"),
             )
@@ -327,12 +327,11 @@ class LeaksScreen(Screen[None]):
             ) in self.report.dead_pids:  # not judged yet: the driver takes a moment to tear down what has ended
                 about = f"{dead_pid.pid} is dead and still listed ({self.view.memory(dead_pid.memory_bytes).strip()})"
                 lines += [
-                    ((part, "ghost"),)
-                    for part in wrap(f"{about}: judged when it has stayed so for some seconds", cells)
+                    ((part, "dead"),) for part in wrap(f"{about}: judged when it has stayed so for some seconds", cells)
                 ]
         scan = self.report.scan
-        if scan is not None and not scan.complete and not any(scan.words() in words for words in self.report.unsure):
-            lines += [((part, "warning"),) for part in wrap(scan.words(), cells)]
+        if scan is not None and not scan.complete and not any(scan.summary() in words for words in self.report.unsure):
+            lines += [((part, "warning"),) for part in wrap(scan.summary(), cells)]
         for words in self.report.unsure:
             lines += [((part, "warning"),) for part in wrap(f"Not sure: {words}", cells)]
         return lines

@@ -17,9 +17,9 @@ def about_verdict(verdict: LeakVerdict, report: LeakReport, view: View, cells: i
     role = VERDICT_ROLES[verdict.verdict]
     dead_pid = report.dead_pid(verdict.process.pid) if verdict.process.start_ticks is None else None
     for finding in verdict.findings:
-        if finding.rule == "R2" and dead_pid is not None and dead_pid.holds:
+        if finding.rule == "R2" and dead_pid is not None and dead_pid.holders:
             continue  # told of each holder below
-        lines += hanging(finding.rule, f"{finding.words}", cells, role)
+        lines += hanging(finding.rule, f"{finding.evidence}", cells, role)
     for doubt in verdict.doubts:
         lines += hanging("unless", doubt, cells, "dim")
     if dead_pid is not None:
@@ -36,18 +36,18 @@ def about_verdict(verdict: LeakVerdict, report: LeakReport, view: View, cells: i
 def about_holders(dead_pid: DeadPid, report: LeakReport, view: View, cells: int) -> list[Line]:
     """Who keeps the memory of a dead pid, the likeliest first."""
     lines: list[Line] = []
-    for hold in dead_pid.holds:
+    for hold in dead_pid.holders:
         facts = hold.holder.facts
         sure = "" if hold.certain else " (likely, not proven)"
         called = f"{facts.key.pid} {facts.command or facts.name or ''} ({facts.user or facts.uid})"
         words = f"{called} holds {hold.device.path} ({hold.device.open_as}): {hold.how}{sure}"
         lines += hanging("R2 held by", words, cells, "text")
-    if dead_pid.holds:
+    if dead_pid.holders:
         lines += hanging(
             "to do", f"end {', '.join(str(key.pid) for key in dead_pid.targets)}: F9 asks first", cells, "accent"
         )
     elif dead_pid.scanned and report.scan is not None:
-        lines += hanging("held by", f"nobody was found: {report.scan.words()}", cells, "warning")
+        lines += hanging("held by", f"nobody was found: {report.scan.summary()}", cells, "warning")
     else:
         lines += hanging("held by", "not looked for yet", cells, "dim")
     return lines
@@ -63,7 +63,7 @@ def about_unattributed(found: UnattributedMemory, index: str, view: View, cells:
     lines: list[Line] = [((part, "unattributed"),) for part in wrap(head, cells)]
     likely = {3: "here", 2: "likely", 1: "possible"}
     for cause in found.causes:
-        lines += hanging(likely.get(cause.weight, "possible"), f"{cause.name}: {cause.words}", cells, "text")
+        lines += hanging(likely.get(cause.weight, "possible"), f"{cause.name}: {cause.evidence}", cells, "text")
         lines += hanging("", f"→ {cause.advice}", cells, "accent")
     return lines
 

@@ -51,7 +51,7 @@ class ProcessAnnotations:
             self._dead_pids[dead_pid.pid] = annotation._replace(
                 where="dead", held_by=held_by, user=user, command=command
             )
-        self.stragglers = {straggler.process: straggler.words for straggler in report.stragglers}
+        self.stragglers = {straggler.process: straggler.message for straggler in report.stragglers}
         for straggler in report.stragglers:  # ranks of one launcher, which have no other name in common
             annotation = self._known.get(straggler.process, NO_ANNOTATION)
             if not annotation.job:

@@ -54,7 +54,7 @@ def gpu_label(row: ProcessRow) -> str:
 def _gpu(row: ProcessRow, _: CellContext) -> Cell:
     text = gpu_label(row)
     if row.dead:
-        return f"†{text:>2}", "ghost"
+        return f"†{text:>2}", "dead"
     if row.gone:
         return text, "dim"
     return text, "text" if text.startswith("×") else gpu_role(row.process.gpu_index)
@@ -64,7 +64,7 @@ def _pid(row: ProcessRow, _: CellContext) -> Cell:
     if row.is_group:
         return _BLANK
     secondary = row.is_part or row.is_launcher or row.gone or row.process.exists is None
-    role = "dim" if secondary else "ghost" if row.dead else "text"
+    role = "dim" if secondary else "dead" if row.dead else "text"
     return str(row.process.pid), role
 
 
@@ -73,7 +73,7 @@ def _user(row: ProcessRow, context: CellContext) -> Cell:
     if row.is_part or row.is_launcher:
         return _BLANK
     if facts is None or facts.user is None:
-        return (row.annotation.user, "ghost") if row.annotation.user else _UNKNOWN
+        return (row.annotation.user, "dead") if row.annotation.user else _UNKNOWN
     return facts.user, "text" if facts.uid == context.uid else "dim"
 
 
@@ -83,7 +83,7 @@ def _memory(row: ProcessRow, context: CellContext) -> Cell:
         return _UNKNOWN
     if context.mark is not None and not row.gone:
         return _change(row, context.mark, context.view)
-    role = "ghost" if row.dead else "dim" if row.is_part or row.gone else "title"
+    role = "dead" if row.dead else "dim" if row.is_part or row.gone else "title"
     return _size(bytes_, 8, context.view), role
 
 
@@ -164,7 +164,7 @@ def _age(row: ProcessRow, context: CellContext) -> Cell:
 def _where(row: ProcessRow, _: CellContext) -> Cell:
     if row.is_part or row.is_launcher:
         return _BLANK
-    return (row.annotation.where, "ghost" if row.dead else "dim") if row.annotation.where else _UNKNOWN
+    return (row.annotation.where, "dead" if row.dead else "dim") if row.annotation.where else _UNKNOWN
 
 
 def _command(row: ProcessRow, _: CellContext) -> Cell:

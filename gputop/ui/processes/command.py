@@ -54,9 +54,9 @@ def cell_spans(row: ProcessRow, unfolded: str = "▾ ", folded: str = "▸ ") ->
     facts = row.facts
     if row.dead:
         held = row.annotation.held_by
-        fixed += [("dead ", "ghost"), (f"← {held} ", "warning"), ("· ", "faint")] if held else [("(dead) ", "ghost")]
+        fixed += [("dead ", "dead"), (f"← {held} ", "warning"), ("· ", "faint")] if held else [("(dead) ", "dead")]
         words = (facts.command or facts.name) if facts is not None else row.annotation.command
-        return tuple(fixed), ((words or "the driver lists it", "ghost"),)
+        return tuple(fixed), ((words or "the driver lists it", "dead"),)
     if row.gone:
         words = (facts.command or facts.name) if facts is not None else None
         return ((f"exited {row.annotation.exited} ", "dim"),), ((words or units.UNKNOWN, "dim"),)

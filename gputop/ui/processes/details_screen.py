@@ -253,7 +253,7 @@ class ProcessScreen(ScrollingPage[None]):
                 found.append(
                     Part(
                         f"Beside its peers in {straggler.job}",
-                        [((w, "warning"),) for w in wrap(straggler.words, cells)],
+                        [((w, "warning"),) for w in wrap(straggler.message, cells)],
                     )
                 )
         return found

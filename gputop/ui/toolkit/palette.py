@@ -11,7 +11,7 @@ good warning critical severity; always together with a word or a sign
 l0 … l3    load, cool to warm
 g0 … g7    identity: one hue a GPU, the same in panel, chart and table
 s0 … s7    the same, softer: its sparkline
-ghost unattributed reserved   parts of the memory bar
+dead unattributed reserved   parts of the memory bar
 ========== =====================================================================
 
 Surfaces (backgrounds): the screen's own, ``track`` (the empty part of a bar), ``cursor``, ``bar`` (header and footer),
@@ -100,7 +100,7 @@ _LOAD_LIGHT: Final = ("#3f7fb5", "#1f8f7d", "#8a8200", "#c25a00")
 _ANSI_ROLES: dict[str, str] = {
     **{"text": "default", "dim": "bright_black", "faint": "bright_black", "title": "default", "accent": "cyan"},
     **{"key": "cyan", "good": "green", "warning": "yellow", "critical": "red"},
-    **{"ghost": "magenta", "unattributed": "yellow", "reserved": "bright_black"},
+    **{"dead": "magenta", "unattributed": "yellow", "reserved": "bright_black"},
     **dict(zip(("l0", "l1", "l2", "l3"), ("blue", "cyan", "green", "yellow"), strict=True)),
     **dict(
         zip(
@@ -115,7 +115,7 @@ _MONO_ATTRIBUTES: Final = {
     "title": "b",
     "warning": "b",
     "critical": "br",
-    "ghost": "b",
+    "dead": "b",
     "key": "b",
     "dim": "d",
     "faint": "d",
@@ -245,7 +245,7 @@ def _colours(theme: Theme, variables: dict[str, str]) -> _Colours:
         "good": colour("success"),
         "warning": colour("warning"),
         "critical": colour("error"),
-        "ghost": Color.parse("#d678e8" if theme.dark else "#a626a4"),
+        "dead": Color.parse("#d678e8" if theme.dark else "#a626a4"),
         "unattributed": colour("warning"),
         "reserved": background.blend(text, 0.42),
     }

@@ -146,19 +146,19 @@ def test_device_files_are_there_and_ours(tmp_path: Path) -> None:
 
 def test_device_files_that_are_missing(tmp_path: Path) -> None:
     (missing,) = host.devices(tmp_path)
-    assert missing.status == FAIL and "nvidiactl" in missing.words and missing.fix
+    assert missing.status == FAIL and "nvidiactl" in missing.message and missing.fix
     machine(tmp_path, gpus=8, nodes=2)
     (tmp_path / "dev/nvidia-uvm").unlink()
     found = list(host.devices(tmp_path))
-    assert any("8 GPUs" in f.words and "for 2" in f.words for f in found)
-    assert any("nvidia-uvm" in f.words and f.status == WARN for f in found)
+    assert any("8 GPUs" in f.message and "for 2" in f.message for f in found)
+    assert any("nvidia-uvm" in f.message and f.status == WARN for f in found)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may open everything")
 def test_device_files_that_are_not_ours(tmp_path: Path) -> None:
     (machine(tmp_path) / "dev/nvidia1").chmod(0o600)
     (tmp_path / "dev/nvidia1").chmod(0)
-    assert any(f.status == FAIL and "/dev/nvidia1" in f.words for f in host.devices(tmp_path))
+    assert any(f.status == FAIL and "/dev/nvidia1" in f.message for f in host.devices(tmp_path))
 
 
 def test_a_namespace_of_our_own_and_a_hidden_proc(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_container_without_the_utility_capability(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("NVIDIA_DRIVER_CAPABILITIES", "compute,graphics")
     monkeypatch.setenv("NVIDIA_VISIBLE_DEVICES", "void")
     found = list(host.container(tmp_path))
-    assert [f.status for f in found] == [OK, WARN, WARN] and "utility" in found[1].words
+    assert [f.status for f in found] == [OK, WARN, WARN] and "utility" in found[1].message
 
 
 # ---------------------------------------------------------------------- terminal and settings
@@ -199,14 +199,14 @@ def test_a_terminal_is_measured(driver: SimulatedDriver) -> None:
 @pytest.mark.parametrize("term", ["", "dumb"])
 def test_a_terminal_that_cannot_draw(term: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", term)
-    assert any("TERM is" in f.words and f.fix for f in terminal.terminal())
+    assert any("TERM is" in f.message and f.fix for f in terminal.terminal())
 
 
 def test_a_wrong_settings_file_is_told(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text("refresh = 5 = 6\n")
     (wrong,) = terminal.settings(file)
-    assert wrong.status == WARN and "line 1" in wrong.words
+    assert wrong.status == WARN and "line 1" in wrong.message
     file.write_text('refresh = "1s"\n')
     assert [f.status for f in terminal.settings(file)] == [OK]
 
@@ -226,7 +226,7 @@ def test_a_package_that_is_missing_is_told_and_no_crash(tmp_path: Path, driver: 
     )
     assert done.stderr == "" and "pip install platformdirs" in done.stdout
     (versions, missing) = dr.packages(("textual", "no-such-distribution"))
-    assert versions.status == OK and "textual " in versions.words
+    assert versions.status == OK and "textual " in versions.message
     assert missing.status == FAIL and "pip install no-such-distribution" in missing.fix
 
 
@@ -261,7 +261,7 @@ def driver_uuid(simulated: SimulatedDriver) -> str:
 def test_names_inside_words_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("USER", "driver")
     (found,) = scrub([Check("x", OK, "the driver of drivers\x1b[2J")])
-    assert found.words.startswith("the USER of drivers") and "\x1b" not in found.words
+    assert found.message.startswith("the USER of drivers") and "\x1b" not in found.message
 
 
 def test_the_text_is_plain_and_counts(driver: SimulatedDriver) -> None:

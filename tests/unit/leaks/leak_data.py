@@ -48,7 +48,7 @@ _OWNER = frozenset(Owner.__dataclass_fields__)
 
 
 def case(**values: Any) -> Case:
-    """A case that differs in *values* (fields of the case, its circumstances, their owner, its facts) from a training
+    """A case that differs in *values* (fields of the case, its context, its owner, its facts) from a training
     that runs in somebody's shell and is at work. GPU memory: 20 GiB."""
     owner = Owner(**{name: value for name, value in values.items() if name in _OWNER})
     around = {
@@ -66,7 +66,7 @@ def case(**values: Any) -> Case:
         first_seen=NOW - 9 * HOUR,
         memory_since=NOW - 8 * HOUR,
     )
-    own = frozenset(Case.__dataclass_fields__) - {"circumstances"}
+    own = frozenset(Case.__dataclass_fields__) - {"context"}
     return replace(made, **{name: value for name, value in values.items() if name in own})
 
 

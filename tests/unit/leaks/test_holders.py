@@ -72,7 +72,7 @@ def test_two_devices_of_one_process_are_told_apart(device: str) -> None:
             assert [(held.path, len(held.descriptors)) for held in found.devices] == [
                 ("/dev/nvidia0", 1), ("/dev/nvidia1", 2),
             ]  # fmt: skip
-            assert found.holds(1) is found.devices[1] and found.holds(7) is None
+            assert found.device(1) is found.devices[1] and found.device(7) is None
     finally:
         os.close(master)
 
@@ -130,7 +130,7 @@ def test_another_user_is_told_how_many_processes_it_may_not_look_into(device: st
 
         def look() -> list[object]:
             scan = made.scan()
-            return [[holder.key.pid for holder in scan.holders], dict(scan.denied), scan.inspected, scan.words()]
+            return [[holder.key.pid for holder in scan.holders], dict(scan.denied), scan.inspected, scan.summary()]
 
         found, denied, inspected, words = as_nobody(look)
         assert process.pid not in found
@@ -214,7 +214,7 @@ def test_a_scan_that_hangs_is_cut_short_and_says_so(
     monkeypatch.setattr(sys, "executable", str(hanging))
     monkeypatch.setattr("gputop.leaks.holders.scanner.PATIENCE", 0.3)
     scan = made.scan()
-    assert scan.cut_short and not scan.complete and "cut short" in scan.words()
+    assert scan.cut_short and not scan.complete and "cut short" in scan.summary()
 
 
 def test_the_look_at_others_files_leaves_no_process_behind(device: str) -> None:

@@ -35,7 +35,7 @@ def the_one(report: LeakReport) -> LeakVerdict:
 
 
 def words(verdict: LeakVerdict) -> str:
-    return " | ".join(f"{finding.rule} {finding.words}" for finding in verdict.findings)
+    return " | ".join(f"{finding.rule} {finding.evidence}" for finding in verdict.findings)
 
 
 # ------------------------------------------------------------ the rows of the table
@@ -120,7 +120,7 @@ def test_a_living_processs_workers_are_not_taken_for_a_dead_pids_holders(box: Bo
         box.look()
         verdict = the_one(box.look(later=6))
         assert {key.pid for key in verdict.targets} == set(heirs)
-        assert not {alive.pid, *workers} & {hold.holder.key.pid for hold in box.look().dead_pids[0].holds}
+        assert not {alive.pid, *workers} & {hold.holder.key.pid for hold in box.look().dead_pids[0].holders}
 
 
 def test_a_stopped_process_keeps_its_memory_and_sigterm_stays_pending(box: Box) -> None:

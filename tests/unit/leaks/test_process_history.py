@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gputop.leaks.process_history import MOST_CHILDREN, MOST_LIVES, ProcessHistory, ProcessRecord
+from gputop.leaks.process_history import MAX_CHILDREN, MAX_PROCESSES, ProcessHistory, ProcessRecord
 from gputop.model import GpuProcess, ProcessKey, replace
 from gputop.model.owner import Relative
 from tests.unit.ui.process_data import GIB, TAKEN_AT, process, snapshot
@@ -33,7 +33,7 @@ def test_memory_is_unchanged_since_it_changed_last() -> None:
     past = watch((0, [still(gib=2)]), (10, [still(gib=5)]), (20, [still(gib=3)]), (90, [still(gib=3)]))
     seen = life(past, 7)
     assert seen.memory_since == TAKEN_AT + 20
-    (use,) = seen.uses.values()
+    (use,) = seen.gpu_uses.values()
     assert (use.peak, use.peak_at) == (5 * GIB, TAKEN_AT + 10)
     assert (seen.first_seen, seen.last_seen) == (TAKEN_AT, TAKEN_AT + 90)
 
@@ -101,7 +101,7 @@ def test_a_lost_parent_is_remembered_as_it_was_known() -> None:
 def test_a_lost_parent_on_no_gpu_is_known_by_what_was_looked_up() -> None:
     worker = process(7, parent_pid=6)
     past = watch((0, [worker]))
-    past.relatives(worker.key, (Relative(6, "torchrun", "torchrun train.py", 60),), ())
+    past.note_relatives(worker.key, (Relative(6, "torchrun", "torchrun train.py", 60),), ())
     past.observe(snapshot(process(7, parent_pid=1), at=5))
     (change,) = life(past, 7).parent_changes
     assert change.old == Relative(6, "torchrun", "torchrun train.py", 60) and not change.old_was_on_gpu
@@ -112,33 +112,33 @@ def test_a_dead_pid_is_the_one_that_was_known_by_it() -> None:
     past = watch((0, [process(7)]), (5, [dead]), (60, [dead]))
     seen = life(past, 7)
     assert seen.seen_dead_at == TAKEN_AT + 5 and seen.facts is not None and seen.facts.user == "ml"
-    assert len(past.lives) == 1
+    assert len(past.records) == 1
 
 
 def test_a_reused_pid_is_another_life() -> None:
     past = watch((0, [process(7)]), (5, [process(7, start_ticks=999)]))
-    assert set(past.lives) == {ProcessKey(7, 70), ProcessKey(7, 999)}
+    assert set(past.records) == {ProcessKey(7, 70), ProcessKey(7, 999)}
     assert life(past, 7).key == ProcessKey(7, 999)
 
 
 def test_children_are_remembered_with_the_time_they_were_seen_last() -> None:
     parent, kid = process(6), ProcessKey(8, 80)
     past = watch((0, [parent]))
-    past.relatives(parent.key, (), [kid])
+    past.note_relatives(parent.key, (), [kid])
     past.observe(snapshot(parent, at=30))
-    past.relatives(parent.key, (), [kid])
+    past.note_relatives(parent.key, (), [kid])
     past.observe(snapshot(parent, at=60))
-    past.relatives(parent.key, (), [])
+    past.note_relatives(parent.key, (), [])
     found = past.parent_of(kid)
     assert found is not None and found[0].key == parent.key and found[1] == TAKEN_AT + 30
-    past.relatives(parent.key, (), [ProcessKey(1000 + n, n) for n in range(2 * MOST_CHILDREN)])
-    assert len(life(past, 6).children) == MOST_CHILDREN
+    past.note_relatives(parent.key, (), [ProcessKey(1000 + n, n) for n in range(2 * MAX_CHILDREN)])
+    assert len(life(past, 6).children) == MAX_CHILDREN
 
 
 def test_it_does_not_grow_without_bound() -> None:
     past = ProcessHistory()
     keep = process(1)
-    for n in range(0, 2 * MOST_LIVES, 64):
+    for n in range(0, 2 * MAX_PROCESSES, 64):
         past.observe(snapshot(keep, *(process(10 + n + k) for k in range(64)), at=n))
-    assert len(past.lives) <= MOST_LIVES and past.of(keep.key) is not None
+    assert len(past.records) <= MAX_PROCESSES and past.of(keep.key) is not None
     assert past.last_of(10) is None, "the oldest are forgotten first"

@@ -36,7 +36,7 @@ SETTINGS = Settings()
 
 Facts = dict[str, Any]
 JUPYTER = {"command": "python -m ipykernel_launcher -f /run/kernel-9c.json", "notebook": True}
-ESCAPED: Facts = {"slurm_job_claimed": "88123", "slurm_job_lives": False}
+ESCAPED: Facts = {"slurm_job_claimed": "88123", "slurm_job_running": False}
 WORKER_ORPHAN: Facts = {**WORKER, **ORPHAN, "parent_changes": lost_parent("python -m vllm serve")}
 
 #: What it is; the innocent's facts; what is thought of it; the one thing in which its twin differs (it may show in
@@ -76,17 +76,17 @@ PAIRS: tuple[tuple[str, Facts, Verdict | None, Facts, Verdict, str], ...] = (
      None, {**ORPHAN, "lost_terminal": "/dev/pts/5"}, SUSPECT, "R4"),
     ("screen window", {"parent_pid": 3000, "ancestors": (Relative(3000, "screen"), SYSTEMD)}, None,
      {**ORPHAN, **AT_REST}, SUSPECT, "R4"),
-    ("Slurm job", {"slurm_job": "88123", "slurm_job_claimed": "88123", "slurm_job_lives": True}, None,
+    ("Slurm job", {"slurm_job": "88123", "slurm_job_claimed": "88123", "slurm_job_running": True}, None,
      {**ESCAPED, "slurm_job": None}, LEAK, "R8"),
     ("Slurm job whose batch shell ended", {**ORPHAN, "slurm_job": "88123", "slurm_job_claimed": "88123",
-     "slurm_job_lives": True, **AT_REST, "idle_since": NOW - MINUTE}, NOTE,
-     {"slurm_job": None, "slurm_job_lives": False}, LEAK, "R8"),
+     "slurm_job_running": True, **AT_REST, "idle_since": NOW - MINUTE}, NOTE,
+     {"slurm_job": None, "slurm_job_running": False}, LEAK, "R8"),
     ("worker in a Slurm job whose rank died", {**WORKER_ORPHAN, "slurm_job": "88123"}, SUSPECT, {"slurm_job": None},
      LEAK, "R3"),
-    ("Slurm without cgroups", {"slurm_job_claimed": "88123", "slurm_job_lives": None}, None,
-     {"slurm_job_lives": False}, LEAK, "R8"),
-    ("Slurm job without confinement, alive", {"slurm_job_claimed": "88123", "slurm_job_lives": True}, None,
-     {"slurm_job_lives": False}, LEAK, "R8"),
+    ("Slurm without cgroups", {"slurm_job_claimed": "88123", "slurm_job_running": None}, None,
+     {"slurm_job_running": False}, LEAK, "R8"),
+    ("Slurm job without confinement, alive", {"slurm_job_claimed": "88123", "slurm_job_running": True}, None,
+     {"slurm_job_running": False}, LEAK, "R8"),
     ("container's first process", {**ORPHAN, "parent_pid": 5000, "session_id": 4711, "container": DOCKER,
      "ancestors": (Relative(5000, "containerd-shim"), SYSTEMD)}, None,
      {"session_id": 4000, "container": None, **AT_REST}, SUSPECT, "R4"),
@@ -163,7 +163,7 @@ def test_who_is_passed_over_quickly_would_have_got_no_verdict(made: Facts) -> No
 
 def words_of(verdict: LeakVerdict | None) -> str:
     assert verdict is not None
-    return " | ".join(f"{finding.rule} {finding.words}" for finding in verdict.findings)
+    return " | ".join(f"{finding.rule} {finding.evidence}" for finding in verdict.findings)
 
 
 def test_the_evidence_names_parent_devices_and_times() -> None:
@@ -215,18 +215,18 @@ def test_the_worst_and_the_largest_come_first() -> None:
     ]  # fmt: skip
 
 
-# -------------------------------------------------------------------------- ghosts
+# -------------------------------------------------------------------------- dead pids
 
 
-def hold(pid: int, certain: bool = True) -> HolderEvidence:
+def held(pid: int, certain: bool = True) -> HolderEvidence:
     device = HeldDevice("/dev/nvidia1", 1, (41,))
     holder = Holder(facts(key=ProcessKey(pid, pid * 10), name="pt_data_worker"), (device,))
     return HolderEvidence(holder, device, "process group 50211" if certain else "holds the device", certain)
 
 
-def dead_pid(*holds: HolderEvidence, ago: float = HOUR, **values: Any) -> DeadPid:
+def dead_pid(*holders: HolderEvidence, ago: float = HOUR, **values: Any) -> DeadPid:
     given: dict[str, Any] = {"pid": 50211, "memory": ((GPU, 38 * GIB),), "since": NOW - ago, "scanned": True}
-    return DeadPid(**(given | {"holds": holds} | values))
+    return DeadPid(**(given | {"holders": holders} | values))
 
 
 def scan(**values: Any) -> HolderScan:
@@ -239,7 +239,7 @@ def dead_pid_verdict(made: DeadPid, seen: HolderScan | None = None) -> LeakVerdi
 
 def test_a_dead_pid_with_memory_is_a_leak_and_its_holders_the_targets() -> None:
     verdict = dead_pid_verdict(
-        dead_pid(hold(50377), hold(50378), known=facts(key=ProcessKey(50211, 7)), saw_death=True)
+        dead_pid(held(50377), held(50378), known=facts(key=ProcessKey(50211, 7)), saw_death=True)
     )
     assert verdict is not None and verdict.verdict is LEAK and verdict.rules == ("R1", "R2")
     assert [key.pid for key in verdict.targets] == [50377, 50378]
@@ -250,12 +250,12 @@ def test_a_dead_pid_with_memory_is_a_leak_and_its_holders_the_targets() -> None:
 
 
 def test_a_pid_that_died_a_moment_ago_is_no_leak_yet() -> None:
-    assert dead_pid_verdict(dead_pid(hold(50377), ago=3.0)) is None
+    assert dead_pid_verdict(dead_pid(held(50377), ago=3.0)) is None
 
 
 def test_likely_holders_are_targets_only_where_none_is_certain() -> None:
-    both = dead_pid_verdict(dead_pid(hold(50377), hold(60000, certain=False)))
-    likely = dead_pid_verdict(dead_pid(hold(60000, certain=False)))
+    both = dead_pid_verdict(dead_pid(held(50377), held(60000, certain=False)))
+    likely = dead_pid_verdict(dead_pid(held(60000, certain=False)))
     assert both is not None and [key.pid for key in both.targets] == [50377]
     assert likely is not None and [key.pid for key in likely.targets] == [60000]
     assert "likely, not proven" in words_of(likely)
@@ -273,11 +273,11 @@ def test_a_dead_pid_that_nobody_holds_though_all_were_looked_at_is_the_drivers()
 
 
 def test_a_hundred_holders_are_counted_not_listed() -> None:
-    verdict = dead_pid_verdict(dead_pid(*(hold(60000 + n) for n in range(126))))
+    verdict = dead_pid_verdict(dead_pid(*(held(60000 + n) for n in range(126))))
     assert verdict is not None and len(verdict.targets) == 126 and len(verdict.findings) < 12
     assert "118 more processes hold it likewise" in words_of(verdict)
 
 
 def test_an_ignored_users_dead_pid_is_not_reported() -> None:
-    made = dead_pid(hold(50377), known=facts())
+    made = dead_pid(held(50377), known=facts())
     assert judge_dead_pid(made, Settings(leak_ignore=("user:ml",)), NOW, {}) is None

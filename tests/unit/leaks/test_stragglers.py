@@ -22,12 +22,12 @@ def members(
 
 
 def said(made: list[Member]) -> list[str]:
-    return [found.words for found in stragglers(made)]
+    return [found.message for found in stragglers(made)]
 
 
 def test_the_rank_that_holds_more_and_has_more_workers() -> None:
     found = stragglers(members(60, 60.1, 60, 62.1, workers=(4, 4, 4, 8)))
-    assert [one.words for one in found] == [
+    assert [one.message for one in found] == [
         "rank 3 holds 2.1 GiB more than its peers; it has 8 worker processes, they have 4"
     ]
     assert found[0].job == "slurm 88123" and found[0].gpu_uuid == "GPU-3"

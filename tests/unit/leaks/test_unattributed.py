@@ -69,7 +69,7 @@ def card(
 
 def causes(found: UnattributedMemory | None) -> list[str]:
     assert found is not None
-    assert all(cause.words and cause.advice for cause in found.causes)
+    assert all(cause.evidence and cause.advice for cause in found.causes)
     assert [cause.weight for cause in found.causes] == sorted((cause.weight for cause in found.causes), reverse=True)
     return [cause.name for cause in found.causes]
 
@@ -115,7 +115,7 @@ def test_unlisted_holders_are_the_likeliest_cause() -> None:
     )
     found = card(gpu(20), on(1, 8), scan=seen)
     assert causes(found)[0] == "holders that are not listed"
-    assert found is not None and "9 pt_data_worker hold" in found.causes[0].words
+    assert found is not None and "9 pt_data_worker hold" in found.causes[0].evidence
     assert [one.key.pid for one in found.holders] == [9, 8], (
         "harmless ones last; listed ones and other GPUs' not at all"
     )
@@ -132,7 +132,7 @@ def test_the_workers_of_a_living_process_and_those_at_home_on_another_gpu_explai
 def test_what_could_not_be_looked_into_is_said_with_its_number() -> None:
     found = card(gpu(20), scan=scan(denied=(("root", 37),)))
     assert "processes that could not be inspected" in causes(found)
-    assert found is not None and any("37 of root not permitted" in cause.words for cause in found.causes)
+    assert found is not None and any("37 of root not permitted" in cause.evidence for cause in found.causes)
 
 
 @pytest.mark.parametrize(

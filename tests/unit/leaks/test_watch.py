@@ -61,8 +61,8 @@ class Demo:
         self.scans.append(with_maps)
         return self.machine.investigator.scan(with_maps)
 
-    def lives(self, key: ProcessKey) -> bool:
-        return self.machine.investigator.lives(key)
+    def is_alive(self, key: ProcessKey) -> bool:
+        return self.machine.investigator.is_alive(key)
 
     def forget(self, living: Iterable[ProcessKey]) -> None:
         self.machine.investigator.forget(living)
@@ -97,7 +97,7 @@ def test_the_demos_dead_pids_name_their_holders_and_what_frees_them() -> None:
     leaks = report.those(Verdict.LEAK)
     assert [verdict.process.pid for verdict in leaks] == [61_020, 58_377], "the largest first"
     assert [len(verdict.targets) for verdict in leaks] == [4, 2]
-    assert report.verdict_of(leaks[0].targets[0]) is leaks[0], "a holder's verdict is its ghost's"
+    assert report.verdict_of(leaks[0].targets[0]) is leaks[0], "a holder's verdict is its dead pid's"
     assert report.owners[leaks[0].targets[0]].where, "and who it is, is known"
     assert [verdict.rules for verdict in report.those(Verdict.SUSPECT)] == [("R4", "R5")]
 
@@ -107,7 +107,7 @@ def test_when_the_holders_are_ended_the_report_is_clean() -> None:
     demo.step()
     for verdict in demo.step(6.0).those(Verdict.LEAK):
         for key in verdict.targets:
-            hold = demo.machine.signals.hold(Target(key))
+            hold = demo.machine.signals.open(Target(key))
             assert not isinstance(hold, Result)
             hold.send(signal.SIGKILL)
     demo.step(2.0)

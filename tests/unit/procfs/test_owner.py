@@ -307,7 +307,7 @@ def test_a_slurm_job_lives_as_long_as_a_cgroup_of_it(tmp_path: Path) -> None:
         def lives() -> bool | None:
             found = ProcInvestigator(reader.facts_of, cgroups=tmp_path).context(facts)
             assert found is not None and found.slurm_job_claimed == "88123"
-            return found.slurm_job_lives
+            return found.slurm_job_running
 
         assert lives() is None, "no Slurm here"
         (tmp_path / "system.slice" / "slurmstepd.scope" / "job_4").mkdir(parents=True)

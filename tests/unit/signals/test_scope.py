@@ -124,7 +124,7 @@ def _graceful(family: Family, scope: SignalScope, grace: float, log: ActionLog |
     chosen = [Target(family.keys["leader"], "me", "leader", related=True)]
     targets, facts = with_related(chosen, signals.related([family.keys["leader"]]).of(scope))
     terminations = Terminations(targets, Snapshot(time.time()), facts=facts, log=log)
-    terminations.take(signals)
+    terminations.open_handles(signals)
     assert not terminations.those(TerminationState.REFUSED, TerminationState.GONE)
     return GracefulTermination(terminations, signals, scope, grace)
 
@@ -205,7 +205,7 @@ while True:
     leader = key_of(process.pid)
     targets, facts = with_related([Target(leader, related=True)], signals.related([leader]).of(SignalScope.DESCENDANTS))
     terminations = Terminations(targets, None, facts=facts)
-    terminations.take(signals)
+    terminations.open_handles(signals)
     graceful = GracefulTermination(terminations, signals, SignalScope.DESCENDANTS, grace=0.3)
     graceful.act(None)  # SIGTERM makes it fork
     newcomer = int(process.stdout.readline())
@@ -225,7 +225,7 @@ def test_stopped_process_is_continued_so_that_sigterm_acts() -> None:
     key = key_of(process.pid)
     facts = HostFacts(key, 0.0, state="T")
     terminations = Terminations([Target(key, related=True)], None, facts={key: facts})
-    terminations.take(ProcSignals())
+    terminations.open_handles(ProcSignals())
     graceful = GracefulTermination(terminations, ProcSignals(), SignalScope.PROCESS, grace=20)
     graceful.act(None)
     assert process.wait(10) == -signal.SIGTERM, "it was not SIGKILL"
@@ -289,13 +289,13 @@ target = Target(ProcessKey(pid, read_stat(f"/proc/{pid}/stat").start_ticks), rel
 second = reuse(pid)
 terminations = Terminations([target], None)
 signals = ProcSignals()
-terminations.take(signals)
+terminations.open_handles(signals)
 graceful = GracefulTermination(terminations, signals, SignalScope.PROCESS, 0.1)
 while graceful.step is not TerminationStep.DONE:
     if graceful.due:
         graceful.act(None)
 one = terminations.all[0]
-print(json.dumps([pid == second, one.stage.name, terminations.words(one), untouched(second)]))
+print(json.dumps([pid == second, one.state.name, terminations.message(one), untouched(second)]))
 os.kill(second, signal.SIGKILL)
 """)  # fmt: skip
     assert found[0], "the test's own: the pid was not reused"
@@ -311,7 +311,7 @@ pid = start()
 target = Target(ProcessKey(pid, read_stat(f"/proc/{{pid}}/stat").start_ticks), related=True)
 terminations = Terminations([target], None)
 signals = ProcSignals()
-terminations.take(signals)
+terminations.open_handles(signals)
 graceful = GracefulTermination(terminations, signals, SignalScope.PROCESS, 0.1)
 if {when == "before SIGKILL"}:
     graceful.act(None)  # it handles SIGTERM and goes on
@@ -320,7 +320,7 @@ while graceful.step is not TerminationStep.DONE:
     if graceful.due:
         graceful.act(None)
 terminations.watch()
-print(json.dumps([pid == second, terminations.all[0].stage.name, untouched(second)]))
+print(json.dumps([pid == second, terminations.all[0].state.name, untouched(second)]))
 os.kill(second, signal.SIGKILL)
 """)  # fmt: skip
     assert found[0], "the test's own: the pid was not reused"
@@ -337,7 +337,7 @@ os.setpgid(pid, pid)
 target = Target(ProcessKey(pid, read_stat(f"/proc/{pid}/stat").start_ticks), related=True)
 terminations = Terminations([target], None)
 signals = ProcSignals()
-terminations.take(signals)
+terminations.open_handles(signals)
 graceful = GracefulTermination(terminations, signals, SignalScope.GROUP, 0.1)
 graceful.act(None)
 second = reuse(pid)
@@ -360,7 +360,7 @@ def test_every_signal_and_refusal_is_a_line_that_only_its_owner_reads(tmp_path: 
     process = subprocess.Popen(["sleep", "600"])
     targets = [Target(key_of(process.pid), "ml", "sleep 600 \x1b]0;x", related=True), Target(ProcessKey(1, 1))]
     terminations = Terminations(targets, None, log=log)
-    terminations.take(ProcSignals())
+    terminations.open_handles(ProcSignals())
     terminations.send(signal.SIGTERM)
     process.wait(10)
     terminations.close()
@@ -394,12 +394,12 @@ def test_process_stuck_in_the_kernel_after_sigkill_is_told_with_its_place(monkey
     with child(STUCK) as process:
         wait_for(lambda: state_of(process.pid) == "D", "it to be stuck")
         terminations = Terminations([Target(key_of(process.pid), related=True)], None)
-        terminations.take(ProcSignals())
+        terminations.open_handles(ProcSignals())
         terminations.send(signal.SIGKILL)
         time.sleep(0.2)
         terminations.watch()
-        if terminations.all[0].stage is not TerminationState.RUNNING:
+        if terminations.all[0].state is not TerminationState.RUNNING:
             pytest.skip("this kernel lets SIGKILL through a vfork")
-        words = terminations.words(terminations.all[0])
+        words = terminations.message(terminations.all[0])
         assert "stuck in the kernel (D)" in words and "SIGKILL cannot help" in words
         terminations.close()

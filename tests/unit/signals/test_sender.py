@@ -16,7 +16,7 @@ from gputop.procfs.stat import read_stat
 from gputop.signals import pidfd as pidfds
 from gputop.signals.names import SIGNALS, parse_signal, signal_name
 from gputop.signals.protocol import Outcome, Result, Target
-from gputop.signals.sender import ProcHold, ProcSignals
+from gputop.signals.sender import ProcHandle, ProcSignals
 from tests.unit.children import (
     DEAD_FIRST_THREAD,
     STUCK,
@@ -62,15 +62,15 @@ def any_kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     return request.param in ("python", "by number")
 
 
-def held(signals: ProcSignals, pid: int) -> ProcHold:
-    hold = signals.hold(Target(key_of(pid)))
-    assert isinstance(hold, ProcHold), hold
+def held(signals: ProcSignals, pid: int) -> ProcHandle:
+    hold = signals.open(Target(key_of(pid)))
+    assert isinstance(hold, ProcHandle), hold
     return hold
 
 
 def refused(signals: ProcSignals, key: ProcessKey, user: str | None = None) -> Result:
     before = descriptors()
-    result = signals.hold(Target(key, user=user))
+    result = signals.open(Target(key, user=user))
     assert isinstance(result, Result)
     assert descriptors() == before, "the descriptor is left open"
     return result
@@ -87,11 +87,11 @@ def test_a_signal_is_sent_and_the_exit_seen(signals: ProcSignals, any_kernel: bo
         wait_for(lambda: hold.state() == "S", "its sleep")
         result = hold.send(signal.SIGTERM)
         assert result.outcome is Outcome.SENT and result.guarded is any_kernel
-        assert result.words.startswith("SIGTERM sent") and ("unguarded" in result.words) is not any_kernel
+        assert result.message.startswith("SIGTERM sent") and ("unguarded" in result.message) is not any_kernel
         wait_for(hold.exited, "the exit")
         again = hold.send(signal.SIGKILL)
         assert again.outcome is Outcome.ALREADY_GONE
-        assert again.words == f"already exited, waiting for its parent {os.getpid()} to reap it"
+        assert again.message == f"already exited, waiting for its parent {os.getpid()} to reap it"
         assert process.wait() == -signal.SIGTERM
         assert hold.exited() and hold.state() is None
         assert hold.send(signal.SIGKILL).outcome is Outcome.ALREADY_GONE
@@ -117,7 +117,7 @@ def test_an_impossible_signal_fails_in_words(signals: ProcSignals, any_kernel: b
     with child() as process:
         hold = held(signals, process.pid)
         result = hold.send(99)
-        assert (result.outcome, result.words) == (Outcome.FAILED, "Invalid argument")
+        assert (result.outcome, result.message) == (Outcome.FAILED, "Invalid argument")
         assert process.poll() is None
         hold.close()
 
@@ -132,9 +132,9 @@ def test_sigterm_to_a_stopped_process_says_that_it_stays_pending(signals: ProcSi
         hold = held(signals, process.pid)
         assert hold.state() == "T"
         result = hold.send(signal.SIGTERM)
-        assert result.outcome is Outcome.SENT and "stopped" in result.words and "SIGCONT" in result.words
+        assert result.outcome is Outcome.SENT and "stopped" in result.message and "SIGCONT" in result.message
         assert not hold.exited()
-        assert hold.send(signal.SIGCONT).words == "SIGCONT sent"
+        assert hold.send(signal.SIGCONT).message == "SIGCONT sent"
         assert process.wait() == -signal.SIGTERM
         hold.close()
 
@@ -142,8 +142,8 @@ def test_sigterm_to_a_stopped_process_says_that_it_stays_pending(signals: ProcSi
 def test_a_signal_that_the_process_ignores_says_so(signals: ProcSignals) -> None:
     with child("import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)") as process:
         hold = held(signals, process.pid)
-        assert hold.send(signal.SIGTERM).words == "SIGTERM sent: the process ignores SIGTERM"
-        assert hold.send(signal.SIGKILL).words == "SIGKILL sent"
+        assert hold.send(signal.SIGTERM).message == "SIGTERM sent: the process ignores SIGTERM"
+        assert hold.send(signal.SIGKILL).message == "SIGKILL sent"
         hold.close()
 
 
@@ -151,7 +151,7 @@ def test_a_stuck_process_says_so(signals: ProcSignals) -> None:
     with child(STUCK) as process:
         wait_for(lambda: state_of(process.pid) == "D", "state D")
         hold = held(signals, process.pid)
-        assert "stuck in the kernel (D)" in hold.send(signal.SIGTERM).words
+        assert "stuck in the kernel (D)" in hold.send(signal.SIGTERM).message
         hold.close()
 
 
@@ -169,9 +169,9 @@ def test_the_first_process_of_a_container_does_not_get_what_it_does_not_handle(s
         pid = int(children.read_text())
         wait_for(lambda: Path(f"/proc/{pid}/comm").read_text() == "sleep\n", "exec")
         hold = held(signals, pid)
-        assert "first process of a container" in hold.send(signal.SIGTERM).words
+        assert "first process of a container" in hold.send(signal.SIGTERM).message
         assert not hold.exited()
-        assert hold.send(signal.SIGKILL).words == "SIGKILL sent"
+        assert hold.send(signal.SIGKILL).message == "SIGKILL sent"
         wait_for(hold.exited, "the exit")
         hold.close()
     finally:
@@ -198,7 +198,7 @@ def test_a_process_that_started_at_another_time_gets_nothing(signals: ProcSignal
         assert start is not None
         result = refused(signals, ProcessKey(pid, start - 1))
         assert result.outcome is Outcome.PID_REUSED
-        assert "was reused" in result.words and "nothing sent" in result.words
+        assert "was reused" in result.message and "nothing sent" in result.message
         assert process.poll() is None
 
 
@@ -218,14 +218,14 @@ class NoDriver(NvidiaDevices):
 signals = ProcSignals(devices=NoDriver())
 first = subprocess.Popen(["sleep", "100"])
 target = Target(ProcessKey(first.pid, read_stat(f"/proc/{{first.pid}}/stat").start_ticks))
-hold = signals.hold(target)
+hold = signals.open(target)
 time.sleep(0.05)
 first.kill(); first.wait()
-gone = signals.hold(target)
+gone = signals.open(target)
 open("/proc/sys/kernel/ns_last_pid", "w").write(str(first.pid - 1))
 second = subprocess.Popen(["sleep", "100"])
 sent = hold.send(signal.SIGKILL)
-again = signals.hold(target)
+again = signals.open(target)
 exited = hold.exited()
 time.sleep(0.1)
 print(json.dumps([first.pid == second.pid, gone.outcome.name, sent.outcome.name, again.outcome.name, exited,
@@ -259,21 +259,21 @@ def test_a_zombie_waits_for_its_parent(signals: ProcSignals, any_kernel: bool) -
         wait_for(lambda: state_of(process.pid) == "Z", "the zombie")
         result = refused(signals, key)
         assert result.outcome is Outcome.ALREADY_GONE
-        assert result.words == f"already exited, waiting for its parent {os.getpid()} to reap it"
+        assert result.message == f"already exited, waiting for its parent {os.getpid()} to reap it"
 
 
 def test_a_row_without_a_start_time_gets_nothing(signals: ProcSignals) -> None:
     with child() as process:
         pid = process.pid
         result = refused(signals, ProcessKey(pid, None))
-        assert result.outcome is Outcome.REFUSED and "nothing sent" in result.words
+        assert result.outcome is Outcome.REFUSED and "nothing sent" in result.message
         assert process.poll() is None
     assert refused(signals, ProcessKey(pid, None)).outcome is Outcome.ALREADY_GONE
 
 
 def test_gputop_and_what_it_runs_under_are_refused(signals: ProcSignals) -> None:
     itself = refused(signals, key_of(os.getpid()))
-    assert itself.outcome is Outcome.REFUSED and "gputop itself" in itself.words
+    assert itself.outcome is Outcome.REFUSED and "gputop itself" in itself.message
     pid = os.getppid()
     while pid > 1:
         assert refused(signals, key_of(pid)).outcome is Outcome.REFUSED, pid
@@ -292,7 +292,7 @@ def test_threads_of_the_kernel_are_refused(signals: ProcSignals) -> None:
     if stat is None or not stat.is_kernel_thread:
         pytest.skip("no kernel threads to be seen here (a container)")
     result = refused(signals, key_of(2))
-    assert result.outcome is Outcome.REFUSED and "kernel" in result.words
+    assert result.outcome is Outcome.REFUSED and "kernel" in result.message
 
 
 def test_the_number_of_a_thread_is_no_target(signals: ProcSignals, any_kernel: bool) -> None:
@@ -301,7 +301,7 @@ def test_the_number_of_a_thread_is_no_target(signals: ProcSignals, any_kernel: b
     with child(code) as process:
         thread = next(int(task) for task in os.listdir(f"/proc/{process.pid}/task") if int(task) != process.pid)
         result = refused(signals, key_of(thread))
-        assert result.outcome is Outcome.PID_REUSED and "thread" in result.words
+        assert result.outcome is Outcome.PID_REUSED and "thread" in result.message
         assert process.poll() is None
 
 
@@ -311,9 +311,9 @@ def test_another_users_process_names_the_user(signals: ProcSignals, any_kernel: 
         key = key_of(process.pid)
 
         def try_it() -> list[str]:
-            result = signals.hold(Target(key, user="root"))
+            result = signals.open(Target(key, user="root"))
             assert isinstance(result, Result)
-            return [result.outcome.name, result.words]
+            return [result.outcome.name, result.message]
 
         outcome, words = as_nobody(try_it)
         assert outcome == "NOT_PERMITTED"
@@ -344,7 +344,7 @@ def with_driver() -> ProcSignals:
 def test_a_process_without_the_device_is_not_the_owner(with_driver: ProcSignals, any_kernel: bool) -> None:
     with child("kept = open('/dev/null')") as process:
         result = refused(with_driver, key_of(process.pid))
-        assert result.outcome is Outcome.NOT_OWNER and "nothing sent" in result.words
+        assert result.outcome is Outcome.NOT_OWNER and "nothing sent" in result.message
         assert process.poll() is None
 
 
@@ -372,7 +372,7 @@ def test_where_its_files_may_not_be_read_the_process_is_given_the_benefit() -> N
         key = key_of(process.pid)
 
         def try_it() -> bool:
-            return isinstance(ProcSignals(devices=devices).hold(Target(key)), ProcHold)
+            return isinstance(ProcSignals(devices=devices).open(Target(key)), ProcHandle)
 
         assert as_nobody(try_it)
 
@@ -449,7 +449,7 @@ def test_taking_hold_is_quick_enough_for_a_key(with_driver: ProcSignals) -> None
     """Prints; asserts no time."""
     with child("kept = [open('/dev/zero') for _ in range(500)] + [open('/dev/full')]") as process:
         key, start = key_of(process.pid), time.perf_counter()
-        hold = with_driver.hold(Target(key))
+        hold = with_driver.open(Target(key))
         print(f"hold of a process with 500 files: {(time.perf_counter() - start) * 1e3:.1f} ms")
-        assert isinstance(hold, ProcHold)
+        assert isinstance(hold, ProcHandle)
         hold.close()

@@ -50,13 +50,13 @@ class Scene:
     def __init__(self, *processes: GpuProcess, hidden_gib: float = 0.0) -> None:
         self.processes, self.hidden = list(processes), hidden_gib
         self.now = 1000.0
-        self.holds: dict[int, Told | Result] = {}
+        self.handles: dict[int, Told | Result] = {}
         targets = [
             Target(key, "ml", "train", None, tuple(p.gpu_uuid for p in processes if p.key == key))
             for key in dict.fromkeys(p.key for p in processes)
         ]
         for target in targets:
-            self.holds[target.key.pid] = Told(target)
+            self.handles[target.key.pid] = Told(target)
         self.terminations = Terminations(targets, self.snapshot(), clock=lambda: self.now, wall=lambda: self.now)
 
     def snapshot(self) -> Snapshot:
@@ -67,16 +67,16 @@ class Scene:
         gpus = tuple(replace(gpu(n), read_at=self.now, memory_used_bytes=used(n)) for n in (0, 1))
         return Snapshot(self.now, gpus=gpus, processes=tuple(self.processes))
 
-    def hold(self, target: Target) -> Told | Result:
-        return self.holds[target.key.pid]
+    def open(self, target: Target) -> Told | Result:
+        return self.handles[target.key.pid]
 
     def told(self, pid: int) -> Told:
-        hold = self.holds[pid]
-        assert isinstance(hold, Told)
-        return hold
+        handle = self.handles[pid]
+        assert isinstance(handle, Told)
+        return handle
 
     def send(self, number: int = signal.SIGTERM) -> None:
-        self.terminations.take(self)
+        self.terminations.open_handles(self)
         self.terminations.send(number, None, self.snapshot())
 
     def exit(self, pid: int, still_used: bool = False, still_listed: bool = False) -> None:
@@ -94,11 +94,11 @@ class Scene:
         self.terminations.watch()
         self.terminations.look(self.snapshot())
 
-    def stage(self, n: int = 0) -> TerminationState:
-        return self.terminations.all[n].stage
+    def state(self, n: int = 0) -> TerminationState:
+        return self.terminations.all[n].state
 
-    def words(self, n: int = 0) -> str:
-        return self.terminations.words(self.terminations.all[n])
+    def message(self, n: int = 0) -> str:
+        return self.terminations.message(self.terminations.all[n])
 
 
 def test_exited_and_memory_back_is_said_with_gib_gpu_and_seconds() -> None:
@@ -106,14 +106,14 @@ def test_exited_and_memory_back_is_said_with_gib_gpu_and_seconds() -> None:
     scene.send()
     scene.now += 0.3
     scene.terminations.watch()
-    assert scene.stage() is TerminationState.RUNNING
+    assert scene.state() is TerminationState.RUNNING
     scene.exit(10)
     scene.terminations.watch()
-    assert scene.stage() is TerminationState.EXITED
+    assert scene.state() is TerminationState.EXITED
     scene.now += 0.2
     scene.terminations.look(scene.snapshot())
-    assert scene.stage() is TerminationState.RELEASED
-    assert scene.words() == "exited 0.3 s after SIGTERM; released 37.9G on GPU 1 in 0.5 s"
+    assert scene.state() is TerminationState.RELEASED
+    assert scene.message() == "exited 0.3 s after SIGTERM; released 37.9G on GPU 1 in 0.5 s"
     assert not scene.terminations.pending
 
 
@@ -125,7 +125,7 @@ def test_snapshot_from_before_the_exit_proves_nothing() -> None:
     scene.now += 0.3
     scene.terminations.watch()
     scene.terminations.look(old)
-    assert scene.stage() is TerminationState.EXITED
+    assert scene.state() is TerminationState.EXITED
 
 
 @pytest.mark.parametrize(
@@ -140,10 +140,10 @@ def test_memory_that_stays_used_is_not_called_released(how: dict[str, bool], wor
     scene.send()
     scene.exit(10, **how)
     scene.go_on(1.0)
-    assert scene.stage() is TerminationState.EXITED
+    assert scene.state() is TerminationState.EXITED
     scene.go_on(MEMORY_BACK_SECONDS)
-    assert scene.stage() is TerminationState.KEPT
-    assert words in scene.words()
+    assert scene.state() is TerminationState.KEPT
+    assert words in scene.message()
 
 
 def test_another_process_that_grows_meanwhile_does_not_hide_the_release() -> None:
@@ -153,7 +153,7 @@ def test_another_process_that_grows_meanwhile_does_not_hide_the_release() -> Non
     scene.exit(10)
     scene.processes[0] = replace(scene.processes[0], memory_bytes=60 * GIB)
     scene.go_on(0.5)
-    assert scene.stage() is TerminationState.RELEASED
+    assert scene.state() is TerminationState.RELEASED
 
 
 def test_pid_given_to_a_new_process_is_not_taken_for_the_old_one() -> None:
@@ -162,7 +162,7 @@ def test_pid_given_to_a_new_process_is_not_taken_for_the_old_one() -> None:
     scene.exit(10)
     scene.processes.append(process(10, 0, 20, start_ticks=999_999))
     scene.go_on(0.5)
-    assert scene.stage() is TerminationState.RELEASED
+    assert scene.state() is TerminationState.RELEASED
 
 
 def test_process_on_two_gpus_waits_for_both() -> None:
@@ -173,10 +173,10 @@ def test_process_on_two_gpus_waits_for_both() -> None:
     scene.exit(10)
     scene.processes.append(replace(second, host=None))  # not torn down yet
     scene.go_on(0.5)
-    assert scene.stage() is TerminationState.EXITED
+    assert scene.state() is TerminationState.EXITED
     scene.processes.clear()
     scene.go_on(0.5)
-    assert "released 17.0G on GPU 0, GPU 1" in scene.words()
+    assert "released 17.0G on GPU 0, GPU 1" in scene.message()
 
 
 @pytest.mark.parametrize(
@@ -191,17 +191,17 @@ def test_process_on_two_gpus_waits_for_both() -> None:
 def test_refused_hold_is_never_sent_anything(outcome: Outcome, stage: TerminationState) -> None:
     scene = Scene(process(10), process(11))
     target = scene.terminations.all[0].target
-    scene.holds[10] = Result(target, outcome, "why not")
+    scene.handles[10] = Result(target, outcome, "why not")
     scene.send()
-    assert (scene.stage(0), scene.words(0)) == (stage, "why not")
-    assert (scene.stage(1), scene.told(11).sent) == (TerminationState.RUNNING, [signal.SIGTERM])
+    assert (scene.state(0), scene.message(0)) == (stage, "why not")
+    assert (scene.state(1), scene.told(11).sent) == (TerminationState.RUNNING, [signal.SIGTERM])
 
 
 def test_stopped_process_is_continued_so_that_the_signal_reaches_it() -> None:
     scene = Scene(process(10, state="T"))
     scene.send()
     assert scene.told(10).sent == [signal.SIGTERM, signal.SIGCONT]
-    assert "SIGTERM and SIGCONT sent (it was stopped)" in scene.words()
+    assert "SIGTERM and SIGCONT sent (it was stopped)" in scene.message()
 
 
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGUSR1, signal.SIGKILL])
@@ -217,7 +217,7 @@ def test_survivors_are_named_only_after_the_grace_time_and_not_after_sigkill() -
     assert scene.terminations.survivors == []
     scene.now += OFFER_SIGKILL_SECONDS
     assert scene.terminations.survivors == scene.terminations.all
-    assert scene.words() == f"sent; still running after {OFFER_SIGKILL_SECONDS:.0f} s"
+    assert scene.message() == f"sent; still running after {OFFER_SIGKILL_SECONDS:.0f} s"
     scene.terminations.send(signal.SIGKILL, scene.terminations.survivors)
     scene.now += OFFER_SIGKILL_SECONDS
     assert scene.terminations.survivors == []
@@ -228,7 +228,7 @@ def test_memory_without_figures_is_called_gone_from_the_list_only() -> None:
     scene.send()
     scene.exit(10)
     scene.go_on(0.5)
-    assert scene.words() == "exited 0.5 s after SIGTERM; no longer on GPU 0"
+    assert scene.message() == "exited 0.5 s after SIGTERM; no longer on GPU 0"
 
 
 def test_lost_gpu_never_proves_a_release() -> None:
@@ -239,22 +239,22 @@ def test_lost_gpu_never_proves_a_release() -> None:
     scene.terminations.watch()
     lost = replace(scene.snapshot(), gpus=(replace(gpu(0), read_at=scene.now, error="lost"),))
     scene.terminations.look(lost)
-    assert scene.stage() is TerminationState.EXITED
+    assert scene.state() is TerminationState.EXITED
 
 
 def test_process_that_exits_while_the_dialog_is_open_is_told() -> None:
     scene = Scene(process(10))
-    scene.terminations.take(scene)
+    scene.terminations.open_handles(scene)
     scene.told(10).gone = True
     scene.terminations.watch()
-    assert scene.words() == "exited by itself, nothing sent"
+    assert scene.message() == "exited by itself, nothing sent"
     scene.terminations.send(signal.SIGTERM)
     assert scene.told(10).sent == []
 
 
-def test_holds_are_let_go_of() -> None:
+def test_handles_are_closed() -> None:
     scene = Scene(process(10))
-    scene.terminations.take(scene)
+    scene.terminations.open_handles(scene)
     scene.terminations.close()
     assert scene.told(10).closed
 
@@ -271,14 +271,14 @@ def test_used_memory_is_told_by_how_much_it_fell_and_in_what_time() -> None:
     scene.now += 0.3
     scene.exit(10)
     scene.go_on(0.2)
-    assert scene.terminations.fallen_words() == ["GPU 1: used fell by 38.0G in 0.5 s, from 38.0G to 0M"]
+    assert scene.terminations.reclaim_messages() == ["GPU 1: used fell by 38.0G in 0.5 s, from 38.0G to 0M"]
 
 
 def dead_pid_scene() -> Scene:
     """A dead pid with 38 GiB on GPU 1, which process 20 keeps though it is on no GPU itself."""
     scene = Scene(replace(process(50211, 1, 38), host=None, exists=False))
     target = Target(ProcessKey(20, 200), "cv", "worker", related=True)
-    scene.holds = {20: Told(target)}
+    scene.handles = {20: Told(target)}
     scene.terminations = Terminations(
         [target], scene.snapshot(), clock=lambda: scene.now, wall=lambda: scene.now,
         held=[HeldMemory(50211, {GPU1: 38 * GIB})],
@@ -293,11 +293,13 @@ def test_memory_of_a_dead_pid_is_back_when_its_last_holder_has_ended() -> None:
     scene.now += 0.3
     scene.told(20).gone = True
     scene.terminations.watch()
-    assert scene.terminations.pending and "waiting for it" in scene.terminations.held_words(scene.terminations.held[0])
+    assert scene.terminations.pending and "waiting for it" in scene.terminations.held_message(
+        scene.terminations.held[0]
+    )
     scene.processes.clear()
     scene.go_on(0.4)
     assert not scene.terminations.pending
-    words = scene.terminations.held_words(scene.terminations.held[0])
+    words = scene.terminations.held_message(scene.terminations.held[0])
     assert words == "38.0G of dead 50211 on GPU 1: came back in 0.7 s"
 
 
@@ -309,7 +311,7 @@ def test_dead_pid_that_others_still_hold_is_said_and_offered() -> None:
     assert scene.terminations.kept == []
     scene.go_on(MEMORY_BACK_SECONDS + 1)
     assert scene.terminations.kept == [50211] and not scene.terminations.pending
-    assert "still held, others keep it" in scene.terminations.held_words(scene.terminations.held[0])
+    assert "still held, others keep it" in scene.terminations.held_message(scene.terminations.held[0])
 
 
 def test_process_that_a_supervisor_started_again_is_told() -> None:
@@ -318,13 +320,13 @@ def test_process_that_a_supervisor_started_again_is_told() -> None:
     scene.exit(10)
     scene.processes.append(process(99, 1, 2, command="vllm serve", start_time=scene.now + 0.1, parent_pid=4242))
     scene.go_on(0.5)
-    assert "started again as 99 by 4242" in scene.words()
+    assert "started again as 99 by 4242" in scene.message()
 
 
 def test_namesake_that_ran_before_is_not_taken_for_a_restart() -> None:
     scene = Scene(process(10, 1, 38, command="vllm serve"), process(11, 0, 38, command="vllm serve"))
-    scene.terminations.take(scene)
+    scene.terminations.open_handles(scene)
     scene.terminations.send(signal.SIGTERM, scene.terminations.all[:1], scene.snapshot())
     scene.exit(10)
     scene.go_on(0.5)
-    assert "started again" not in scene.words()
+    assert "started again" not in scene.message()

@@ -60,8 +60,8 @@ def target(made: SimulatedMachine, pid: int) -> Target:
 
 
 def send(made: SimulatedMachine, pid: int, number: int) -> Result:
-    held = made.signals.hold(target(made, pid))
-    assert not isinstance(held, Result), held.words
+    held = made.signals.open(target(made, pid))
+    assert not isinstance(held, Result), held.message
     return held.send(number)
 
 
@@ -306,10 +306,10 @@ def test_a_dead_pid_is_listed_and_does_not_exist_until_those_who_held_its_memory
     made, clock = machine("leak")
     (dead_pid, *_) = [row for row in made.source.read(0).processes if row.exists is False]
     assert made.host.exists(dead_pid.pid) is False
-    refused = made.signals.hold(Target(ProcessKey(dead_pid.pid, None)))
+    refused = made.signals.open(Target(ProcessKey(dead_pid.pid, None)))
     assert isinstance(refused, Result)
     assert refused.outcome is Outcome.ALREADY_GONE
-    holders = [int(word.strip(",;")) for word in refused.words.split() if word.strip(",;").isdigit()][1:]
+    holders = [int(word.strip(",;")) for word in refused.message.split() if word.strip(",;").isdigit()][1:]
     assert len(holders) == 4
     before = made.source.read(0).gpu.memory_used_bytes
     assert before is not None
@@ -346,7 +346,7 @@ def test_a_lost_gpu_says_so_in_words_and_comes_back() -> None:
 def test_a_process_stuck_in_a_lost_gpu_outlives_sigkill_until_the_driver_lets_go() -> None:
     made, clock = machine("lost-gpu", started_before=25.0)
     rank = rows_by(machine("lost-gpu")[0], lambda row: row.gpu_index == 3)[0].pid
-    assert "driver" in send(made, rank, signal.SIGKILL).words
+    assert "driver" in send(made, rank, signal.SIGKILL).message
     clock.time += 20.0
     assert made.host.exists(rank) is True
     clock.time += 20.0
@@ -470,7 +470,7 @@ def test_sigterm_ends_a_process_a_little_later_and_its_memory_comes_back() -> No
     row = max(made.source.read(0).processes, key=lambda row: row.memory_bytes or 0)
     before = made.source.read(0).gpu.memory_used_bytes
     assert before is not None
-    held = made.signals.hold(target(made, row.pid))
+    held = made.signals.open(target(made, row.pid))
     assert not isinstance(held, Result)
     assert held.send(signal.SIGTERM).outcome is Outcome.SENT
     assert not held.exited()
@@ -516,7 +516,7 @@ def test_sigterm_to_a_stopped_process_waits_for_sigcont() -> None:
     made, clock = machine("8xh200")
     (row,) = rows_by(made, lambda row: "eval_harness" in command(made, row))
     assert made.host.read([row.pid])[row.pid].state == "T"
-    assert "pending" in send(made, row.pid, signal.SIGTERM).words
+    assert "pending" in send(made, row.pid, signal.SIGTERM).message
     clock.time += 5.0
     assert made.host.exists(row.pid) is True
     send(made, row.pid, signal.SIGCONT)
@@ -543,7 +543,7 @@ def test_roots_processes_are_not_ours_to_kill() -> None:
     (row,) = rows_by(made, lambda row: "dcgmi" in command(made, row))
     result = send(made, row.pid, signal.SIGKILL)
     assert result.outcome is Outcome.NOT_PERMITTED
-    assert "root" in result.words
+    assert "root" in result.message
     clock.time += 5.0
     assert made.host.exists(row.pid) is True
 
@@ -552,7 +552,7 @@ def test_a_reused_pid_gets_nothing() -> None:
     made, _ = machine()
     facts = made.host.read([41_832])[41_832]
     assert facts.key.start_ticks is not None
-    result = made.signals.hold(Target(ProcessKey(41_832, facts.key.start_ticks - 100)))
+    result = made.signals.open(Target(ProcessKey(41_832, facts.key.start_ticks - 100)))
     assert isinstance(result, Result)
     assert result.outcome is Outcome.PID_REUSED
 

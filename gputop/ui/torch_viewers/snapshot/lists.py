@@ -123,7 +123,7 @@ class SegmentsPane(SnapshotPane, ListPane):
             (" free next to live blocks   ", "dim"),
             (f"{glyphs.full} ", "g0"),
             ("in use  ", "dim"),
-            (f"{glyphs.dead_pid} ", "ghost"),
+            (f"{glyphs.dead_pid} ", "dead"),
             ("waiting for a stream  ", "dim"),
             (f"{glyphs.track} ", "faint"),
             ("free", "dim"),
@@ -156,7 +156,7 @@ class SegmentsPane(SnapshotPane, ListPane):
             end = -(-(device.block_address[block] - base + device.block_size[block]) * cells // max(1, use.size))
             for at in range(max(0, start), min(cells, end)):
                 marks[at] = 2 if state == PENDING else 1
-        looks = ((glyphs.track, "faint@track"), (glyphs.full, "g0@track"), (glyphs.dead_pid, "ghost@track"))
+        looks = ((glyphs.track, "faint@track"), (glyphs.full, "g0@track"), (glyphs.dead_pid, "dead@track"))
         spans: list[Span] = []
         at = 0
         while at < cells:

@@ -59,7 +59,7 @@ class OverviewPane(SnapshotPane, TextPane):
         parts = (
             ("live", totals.allocated - loss, glyphs.full, "g0"),
             ("rounding", loss, glyphs.unattributed, "warning"),
-            ("waiting for a stream", waiting, glyphs.dead_pid, "ghost"),
+            ("waiting for a stream", waiting, glyphs.dead_pid, "dead"),
             ("cached, stuck", totals.stuck, glyphs.cached, "s0"),
             ("cached, releasable", totals.releasable, glyphs.reserved, "reserved"),
         )
