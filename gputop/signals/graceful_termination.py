@@ -1,7 +1,8 @@
-"""Ending processes in good order: SIGTERM to the leader, then the others, SIGKILL to what is left after a grace time.
+"""Graceful termination: SIGTERM to the first process, then to the others, SIGKILL to those left after the grace time.
 
-A leader that is asked first can end its workers itself (DataLoader, torchrun, vLLM). Nothing is ever sent to a number:
-everybody is held by a pidfd before the first signal, and who appeared meanwhile is found through living members.
+A parent that is asked first can end its workers itself (DataLoader, torchrun, vLLM). Nothing is ever sent to a number:
+each process is held open by a pidfd before the first signal, and those that appear later are found through living
+relatives.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from gputop.signals.timeouts import GRACE_SECONDS, LEADER_ALONE_SECONDS
 
 
 class TerminationStep(enum.Enum):
-    LEADER = "asking the leader"
-    OTHERS = "asking the others"
-    KILL = "ending what is left"
+    LEADER = "SIGTERM to the first"
+    OTHERS = "SIGTERM to the others"
+    KILL = "SIGKILL to those left"
     DONE = "done"
 
 
@@ -98,7 +99,7 @@ class GracefulTermination:
         return self.terminations.those(TerminationState.RUNNING, TerminationState.READY)
 
     def _join(self) -> None:
-        """Take hold of members that appeared since, as far as a living member leads to them."""
+        """Add members that appeared since, as far as a living member leads to them."""
         if self.scope not in (SignalScope.DESCENDANTS, SignalScope.GROUP, SignalScope.SESSION):
             return
         known = {termination.target.key for termination in self.terminations.all}

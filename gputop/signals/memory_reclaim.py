@@ -1,4 +1,4 @@
-"""What a machine looks like after signals: what came back of the GPUs' memory, whose memory stays, who came again."""
+"""What came back of the GPUs' memory after signals, whose memory is still held, and who was started again."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ class MemoryReclaim:
                 drop.bytes, drop.after = fell, max(0.0, gpu.read_at - sent_at)
 
     def messages(self, names: Callable[[str], str], unit: str) -> list[str]:
-        """``GPU 1: used fell by 38.0G in 0.4 s, from 118.3G to 80.3G``."""
+        """``GPU 1: used memory down by 38.0G in 0.4 s, from 118.3G to 80.3G``."""
         return [
-            f"{names(uuid)}: used fell by {units.size(drop.bytes, unit)} in {drop.after:.1f} s, "
+            f"{names(uuid)}: used memory down by {units.size(drop.bytes, unit)} in {drop.after:.1f} s, "
             f"from {units.size(drop.before, unit)} to {units.size(drop.before - drop.bytes, unit)}"
             for uuid, drop in self.by_gpu.items()
             if drop.bytes

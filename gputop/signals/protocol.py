@@ -16,9 +16,9 @@ class Outcome(enum.Enum):
 
     SENT = "sent"
     ALREADY_GONE = "already gone"
-    PID_REUSED = "pid reused: nothing sent"
+    PID_REUSED = "pid reused"
     NOT_PERMITTED = "not permitted"
-    NOT_OWNER = "not the owner of this GPU memory: nothing sent"
+    NOT_OWNER = "has no GPU open"
     REFUSED = "refused"
     FAILED = "failed"
 
@@ -46,7 +46,7 @@ class Result:
 
 
 class ProcessHandle(Protocol):
-    """One process, opened before anything is sent: as long as the handle is open, a reused pid cannot be mistaken for it."""
+    """One process, opened before anything is sent: while the handle is open, no reused pid is mistaken for it."""
 
     target: Target
 

@@ -13,11 +13,11 @@ class SignalScope(enum.Enum):
     """How far a signal reaches, as the user chooses it."""
 
     PROCESS = "this process"
-    DESCENDANTS = "it and its descendants"
+    DESCENDANTS = "this process and its descendants"
     GROUP = "its process group"
     SESSION = "its session"
-    TAGGED = "everything tagged"
-    HOLDERS = "who holds the dead one's memory"
+    TAGGED = "all tagged"
+    HOLDERS = "holders of a dead pid's memory"
 
 
 class RelatedProcesses(NamedTuple):
@@ -37,7 +37,7 @@ class RelatedProcesses(NamedTuple):
 
 
 def related_among(everyone: Sequence[HostFacts], of: Collection[ProcessKey]) -> RelatedProcesses:
-    """The kin of those of *of* that live and are the same processes still.
+    """The relatives of those of *of* that live and are the same processes still.
 
     A group or session is known by a number that nobody else can have as long as one of its members lives. So it is
     asked of a living member each time and never kept (a stored process-group id may be another one's by now).

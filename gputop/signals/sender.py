@@ -23,7 +23,7 @@ from gputop.signals.names import signal_name
 from gputop.signals.protocol import Outcome, Result, Target
 from gputop.signals.scope import RelatedProcesses, related_among
 
-_UNGUARDED: Final = " (unguarded: this kernel has no pidfds)"
+_UNGUARDED: Final = " (no pidfd on this kernel: a reused pid cannot be ruled out)"
 
 
 class ProcSignals:
@@ -104,18 +104,18 @@ class ProcSignals:
     def _refuse(self, pid: int) -> str | None:
         """Why this pid is never sent anything."""
         if pid == 1:
-            return "pid 1 runs the machine: never sent a signal"
+            return "pid 1 is init: gputop never signals it"
         if not 0 < pid <= MAX_PID:
-            return f"{pid} cannot be a process: nothing sent"
+            return f"{pid} is not a valid pid: nothing sent"
         try:
             if int(os.readlink(f"{self._proc}/self")) != os.getpid():
-                return "gputop's /proc shows the pids of another namespace: nothing sent"
+                return "/proc shows the pids of another namespace: nothing sent"
         except (OSError, ValueError):
-            return f"no {self._proc} to check the process in: nothing sent"
+            return f"{self._proc} is missing, so the process cannot be checked: nothing sent"
         if pid == os.getpid():
-            return "that is gputop itself: quit it with q or F10"
+            return "this is gputop itself: press q or F10 to quit"
         if pid in self._ancestors() or pid == os.getsid(0):
-            return "gputop runs under it and would end with it: nothing sent. Use another terminal"
+            return "gputop runs under this process and would die with it: nothing sent. Use another terminal"
         return None
 
     def _ancestors(self) -> set[int]:
@@ -135,15 +135,17 @@ class ProcSignals:
                 os.kill(pid, 0)
             except ProcessLookupError:
                 if pids_are_host(self._proc):
-                    return Result(target, Outcome.ALREADY_GONE, "already gone: the driver lists a process that ended")
-                words = f"pid {pid} is not in gputop's PID namespace: nothing sent. Run gputop on the host"
-                return Result(target, Outcome.ALREADY_GONE, words)
+                    return Result(
+                        target, Outcome.ALREADY_GONE, "already gone: the driver lists a process that has exited"
+                    )
+                message = f"pid {pid} is outside gputop's PID namespace: nothing sent. Run gputop on the host"
+                return Result(target, Outcome.ALREADY_GONE, message)
             except PermissionError:
                 pass
-            words = f"hidden by {self._proc} (hidepid): run gputop as {target.user or 'its owner'} or with sudo"
-            return Result(target, Outcome.NOT_PERMITTED, words)
-        words = f"it was not known to the host when it was chosen, pid {pid} may be another one by now: nothing sent"
-        return Result(target, Outcome.REFUSED, words)
+            message = f"hidden by {self._proc} (hidepid): run gputop as {target.user or 'its owner'} or with sudo"
+            return Result(target, Outcome.NOT_PERMITTED, message)
+        message = f"its start time is not known, so pid {pid} may be another process by now: nothing sent"
+        return Result(target, Outcome.REFUSED, message)
 
     def _refuse_if_no_device(self, handle: ProcHandle) -> Result | None:
         """Why the process cannot be the one that holds the GPU memory. Not being able to tell is no reason."""
@@ -159,8 +161,8 @@ class ProcSignals:
         finally:
             os.close(process)
         if held == () and handle.stat() is not None:
-            words = "holds no NVIDIA device, so it is not the owner of this GPU memory: nothing sent"
-            return Result(handle.target, Outcome.NOT_OWNER, words)
+            message = "it has no NVIDIA device open, so this GPU memory is not its own: nothing sent"
+            return Result(handle.target, Outcome.NOT_OWNER, message)
         return None
 
 
@@ -203,7 +205,7 @@ class ProcHandle:
                 place = clean_text(file.read(128))
         except OSError:
             place = ""
-        return place if place not in ("", "0") else "a place that may not be read"
+        return place if place not in ("", "0") else "a function that cannot be read"
 
     def check(self) -> Result | None:
         """Why nothing can be sent; None where it can."""
@@ -217,10 +219,10 @@ class ProcHandle:
             name = clean_text(stat.comm)
             return self._result(Outcome.PID_REUSED, f"pid {pid} was reused and is now {name!r}: nothing sent")
         if stat.is_kernel_thread:
-            return self._result(Outcome.REFUSED, "a thread of the kernel: signals do nothing to it")
+            return self._result(Outcome.REFUSED, "a kernel thread: it ignores signals")
         if _is_zombie(stat):
-            words = f"already exited, waiting for its parent {stat.parent_pid} to reap it"
-            return self._result(Outcome.ALREADY_GONE, words)
+            message = f"already exited; its parent {stat.parent_pid} has not reaped it yet"
+            return self._result(Outcome.ALREADY_GONE, message)
         return self._permission()
 
     def send(self, signal: int) -> Result:
@@ -264,15 +266,15 @@ class ProcHandle:
             return self._result(Outcome.ALREADY_GONE, "already gone")
         if isinstance(error, PermissionError):
             if os.geteuid() == 0:
-                return self._result(Outcome.NOT_PERMITTED, "not even root may here: a container or security module")
+                return self._result(Outcome.NOT_PERMITTED, "forbidden even to root by a container or security module")
             owner = self.target.user or "another user"
-            return self._result(Outcome.NOT_PERMITTED, f"owned by {owner}: run gputop as that user or with sudo")
+            return self._result(Outcome.NOT_PERMITTED, f"owned by {owner}: run gputop as that user, or with sudo")
         return self._result(Outcome.FAILED, os.strerror(error.errno) if error.errno else str(error))
 
-    def _result(self, outcome: Outcome, words: str) -> Result:
+    def _result(self, outcome: Outcome, message: str) -> Result:
         if outcome is Outcome.SENT and not self.guarded:
-            words += _UNGUARDED
-        return Result(self.target, outcome, words, self.guarded)
+            message += _UNGUARDED
+        return Result(self.target, outcome, message, self.guarded)
 
 
 class _Status:
@@ -302,16 +304,20 @@ def _is_zombie(stat: Stat | None) -> bool:
 def _hindrance(stat: Stat, status: _Status, signal: int) -> str | None:
     """Why a signal that was sent does nothing, or nothing yet. *stat* is that of just before."""
     if signal in (0, SIGKILL, SIGCONT, SIGSTOP):
-        return "it is stuck in the kernel (D) and ends once that lets it go" if stat.state == "D" and signal else None
+        return (
+            "it is stuck in the kernel (state D) and dies when that call returns"
+            if stat.state == "D" and signal
+            else None
+        )
     bit = 1 << (signal - 1)
     if status.ignored & bit:
         return f"the process ignores {signal_name(signal)}"
     if status.is_container_init and not status.handled & bit:
-        return f"as the first process of a container it gets only what it handles, and not {signal_name(signal)}"
+        return f"the init of a container only gets signals that it handles, not {signal_name(signal)}"
     if stat.state == "t":
-        return "a debugger has stopped the process (t), the signal stays pending until that continues it"
+        return "a debugger has stopped it (state t): the signal is pending until it continues"
     if stat.state == "T":
-        return "the process is stopped (T), the signal stays pending until SIGCONT"
+        return "it is stopped (state T): the signal is pending until SIGCONT"
     if stat.state == "D":
-        return "it is stuck in the kernel (D), the signal stays pending until that lets it go"
+        return "it is stuck in the kernel (state D): the signal is pending until that call returns"
     return None

@@ -190,14 +190,11 @@ class Terminations(TerminationsText):
     def watch(self) -> None:
         """See who has exited. Does not block."""
         for termination in self.those(TerminationState.READY, TerminationState.RUNNING):
-            if termination.handle is None or not termination.handle.exited():
-                stuck = (
-                    termination.number == signal.SIGKILL
-                    and self._clock() - termination.sent_at >= timeouts.STUCK_SECONDS
-                )
-                termination.stuck_in = (
-                    termination.handle.stuck_in() if stuck and termination.handle is not None else None
-                )
+            handle = termination.handle
+            if handle is None or not handle.exited():
+                waited = self._clock() - termination.sent_at
+                late = termination.number == signal.SIGKILL and waited >= timeouts.STUCK_SECONDS
+                termination.stuck_in = handle.stuck_in() if late and handle is not None else None
                 continue
             termination.exited_at, termination.exited_wall = self._clock(), self._wall()
             self._last_exit = termination.exited_wall

@@ -1,4 +1,4 @@
-"""What became of processes that were sent a signal, in words for the user."""
+"""What became of processes that were sent a signal, as sentences for the user."""
 
 from __future__ import annotations
 
@@ -24,45 +24,45 @@ class TerminationsText:
     def awaits_held_memory(self) -> bool:
         raise NotImplementedError
 
-    def those(self, *stages: TerminationState) -> list[ProcessTermination]:
-        return [termination for termination in self.all if termination.state in stages]
+    def those(self, *states: TerminationState) -> list[ProcessTermination]:
+        return [termination for termination in self.all if termination.state in states]
 
     def freed_by_gpu(self, terminations: Sequence[ProcessTermination]) -> dict[str, int]:
         raise NotImplementedError
 
     def held_message(self, one: HeldMemory, unit: str = "GiB") -> str:
         """How far it is with the memory of a dead pid."""
-        said = f"{units.size(one.memory_bytes, unit)} of dead {one.pid} on {self._where(one.memory)}"
+        said = f"{units.size(one.memory_bytes, unit)} of dead pid {one.pid} on {self._where(one.memory)}"
         if one.released:
-            return f"{said}: came back in {one.back_after:.1f} s"
+            return f"{said}: released in {one.back_after:.1f} s"
         if self.awaits_held_memory:
-            return f"{said}: waiting for it"
-        return f"{said}: still held, others keep it" if self._last_exit else f"{said}: comes back when all of these end"
+            return f"{said}: waiting for the driver to release it"
+        return f"{said}: still held by other processes" if self._last_exit else f"{said}: freed once all of these exit"
 
     def reclaim_messages(self, unit: str = "GiB") -> list[str]:
-        """By how much used memory fell, for each GPU where it did."""
+        """By how much used memory dropped, for each GPU where it did."""
         return self.reclaim.messages(lambda uuid: self.names.get(uuid, uuid), unit)
 
     def message(self, termination: ProcessTermination, unit: str = "GiB") -> str:
-        """How far it is with *ending*, for the user; empty while nothing is to be said."""
+        """How far it is with *termination*, for the user; empty while nothing is to be said."""
+        result = termination.result
         match termination.state:
             case TerminationState.WAITING:
-                return "taking hold of it…"
+                return "checking the process…"
             case TerminationState.READY:
-                return "" if getattr(termination.handle, "guarded", True) else "unguarded: this kernel has no pidfds"
+                guarded = getattr(termination.handle, "guarded", True)
+                return "" if guarded else "no pidfd on this kernel: only its start time protects against a reused pid"
             case TerminationState.REFUSED:
-                return termination.result.message if termination.result is not None else "nothing sent"
+                return result.message if result is not None else "nothing sent"
             case TerminationState.GONE:
-                return (
-                    termination.result.message if termination.result is not None else "exited by itself, nothing sent"
-                )
+                return result.message if result is not None else "exited on its own, nothing sent"
             case TerminationState.RUNNING:
                 return self._running(termination)
         said = (
             f"exited {_after(termination.exited_at - termination.sent_at)} after {signal_name(termination.number or 0)}"
         )
         if termination.respawned is not None:
-            said += f"; started again as {termination.respawned.key.pid} by {termination.respawned.parent_pid}"
+            said += f"; restarted as pid {termination.respawned.key.pid} by pid {termination.respawned.parent_pid}"
         memory = units.size(termination.memory_bytes, unit)
         where = self._where(termination.memory)
         if termination.state is TerminationState.EXITED:
@@ -76,15 +76,15 @@ class TerminationsText:
         left = [uuid for uuid in termination.memory if uuid not in termination.back]
         if termination.listed:
             return f"{said}, but {self._where(left)} still lists it: other processes hold its memory"
-        return f"{said}, but its memory on {self._where(left)} was not seen to come back"
+        return f"{said}, but its memory on {self._where(left)} has not been released"
 
     def _running(self, termination: ProcessTermination) -> str:
         name = signal_name(termination.number or 0)
         waited = int(self._clock() - termination.sent_at)
         if termination.stuck_in is not None:
             return (
-                f"SIGKILL sent; stuck in the kernel (D) for {waited} s in {termination.stuck_in}: SIGKILL cannot help, "
-                "only the driver can let go; reset the GPU or reboot"
+                f"SIGKILL sent, but it has been stuck in the kernel (state D) for {waited} s, in "
+                f"{termination.stuck_in}: it cannot die until the driver returns; reset the GPU or reboot"
             )
         if termination.continued:
             said = f"{name} and SIGCONT sent (it was stopped)"
@@ -104,13 +104,11 @@ class TerminationsText:
         counts = {
             "still running": len(self.those(TerminationState.RUNNING)),
             "exited": len(self.those(TerminationState.EXITED, TerminationState.RELEASED)),
-            "exited with their memory still used": len(self.those(TerminationState.KEPT)),
+            "exited, but their memory is still in use": len(self.those(TerminationState.KEPT)),
             "already gone": len(self.those(TerminationState.GONE)),
-            "not sent anything": len(
-                self.those(TerminationState.REFUSED, TerminationState.READY, TerminationState.WAITING)
-            ),
+            "not signaled": len(self.those(TerminationState.REFUSED, TerminationState.READY, TerminationState.WAITING)),
         }
-        said = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
+        said = ", ".join(f"{count} {label}" for label, count in counts.items() if count)
         freed = sum(self.freed_by_gpu(self.those(TerminationState.RELEASED)).values())
         return f"{len(self.all)} processes: {said}" + (f"; released {units.size(freed, unit)}" if freed else "")
 

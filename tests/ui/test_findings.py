@@ -189,8 +189,8 @@ async def test_dead_pid_is_named_with_its_holders_and_f9_ends_them(tmp_path: Pat
         assert [termination.target.key.pid for termination in kill.terminations.all] == [61186, 61187, 61188, 61189]
         await until(lambda: not kill._busy, "the holds")
         await pilot.press("e", "enter")
-        await until(lambda: "70.0G of dead 61020 on GPU 0: came back in" in flat(text_of(app)), "the memory", 40)
-        assert "GPU 0: used fell by 70.0G in" in flat(text_of(app))
+        await until(lambda: "70.0G of dead pid 61020 on GPU 0: released in" in flat(text_of(app)), "the memory", 40)
+        assert "GPU 0: used memory down by 70.0G in" in flat(text_of(app))
         assert {termination.number for termination in kill.terminations.all} == {signal.SIGTERM}
         await pilot.press("enter")
         await until(lambda: "61020" not in text_of(app).split("61020 on GPU")[0], "the row to go")

@@ -235,7 +235,7 @@ async def test_warnings_about_strangers_and_stopped_processes() -> None:
     machine = Machine(process(10, user="cv", uid=4_000_000, state="T"))
     async with showing(machine.screen) as (app, _):
         await ready(app.over)
-        await until(lambda: "another user's process: it belongs to cv" in app.text(), "the warning")
+        await until(lambda: "another user's process, owned by cv" in app.text(), "the warning")
         assert "stopped" in app.text()
 
 
@@ -263,7 +263,7 @@ async def test_keys_answer_while_the_holds_block() -> None:
     machine.slow = threading.Event()
     async with showing(machine.screen) as (app, pilot):
         await pilot.press("t", "enter")
-        assert machine.sent == [] and "taking hold" in app.text()
+        assert machine.sent == [] and "checking the process" in app.text()
         await pilot.press("escape")
         await pilot.pause()
         assert app.over is None
@@ -338,7 +338,7 @@ async def test_end_sends_sigterm_counts_down_and_sends_sigkill_to_what_is_left()
     async with showing(lambda: machine.screen(view)) as (app, pilot):
         await ready(app.over)
         await pilot.press("e", "enter")
-        await until(lambda: "SIGKILL to what is left in" in app.text(), "the countdown")
+        await until(lambda: "SIGKILL to those left in" in app.text(), "the countdown")
         assert machine.sent == [(10, 15)]
         await until(lambda: "after SIGKILL" in app.text(), "its end")
     assert machine.sent == [(10, 15), (10, 9)]
@@ -350,8 +350,8 @@ async def test_closing_stops_the_countdown() -> None:
     async with showing(lambda: machine.screen(view)) as (app, pilot):
         await ready(app.over)
         await pilot.press("e", "enter")
-        await until(lambda: "SIGKILL to what is left in" in app.text(), "the countdown")
-        assert "nothing more is sent" in app.text()
+        await until(lambda: "SIGKILL to those left in" in app.text(), "the countdown")
+        assert "send nothing more" in app.text()
         await pilot.press("escape")
         await pilot.pause(1.5)
     assert machine.sent == [(10, 15)]
@@ -367,7 +367,7 @@ async def test_one_key_copies_the_command_of_whoever_would_start_it_again() -> N
 
     async with showing(make, (100, 30)) as (app, pilot):
         await ready(app.over)
-        assert "docker 3fa9c81d02ab may start it again: docker stop 3fa9c81d02ab ends it for good" in flat(app.text())
+        assert "docker 3fa9c81d02ab may restart it: docker stop 3fa9c81d02ab stops it for good" in flat(app.text())
         await pilot.press("c")
         assert app.clipboard == "docker stop 3fa9c81d02ab" and "copied" in app.notices()[0]
     assert machine.sent == []

@@ -26,7 +26,7 @@ class SimulatedHandle:
         with self._world.lock:
             t = self._world.now()
             if t >= process.ends_at:
-                return Result(self.target, Outcome.ALREADY_GONE, f"{process.pid} is gone already")
+                return Result(self.target, Outcome.ALREADY_GONE, f"{process.pid} is already gone")
             if process.uid == 0:
                 words = f"not permitted: {process.pid} belongs to root; ask an administrator, or use sudo"
                 return Result(self.target, Outcome.NOT_PERMITTED, words)
@@ -36,9 +36,9 @@ class SimulatedHandle:
     def _waits(self, number: int) -> str:
         process = self._process
         if process.stuck:
-            return ": it waits in the driver (state D) and ends when the driver lets go"
+            return ": it is stuck in the driver (state D) and dies when that call returns"
         if process.pending == number and number:
-            return ": pending, since the process is stopped (state T); SIGCONT lets it through, SIGKILL ends it"
+            return ": pending, because the process is stopped (state T): SIGCONT delivers it, SIGKILL works now"
         return ""
 
     def exited(self) -> bool:
@@ -68,10 +68,10 @@ class SimulatedSignals:
             process = population.alive(pid, t)
             if process is None:
                 holders = population.holders(pid, t)
-                words = f"{pid} is gone already"
+                words = f"{pid} is already gone"
                 if holders:
                     names = ", ".join(str(holder.pid) for holder in holders)
-                    words += f"; its GPU memory is held by {names}, who inherited it: end those"
+                    words += f"; its GPU memory is held by {names}, which inherited it: end those"
                 return Result(target, Outcome.ALREADY_GONE, words)
             if ticks is not None and ticks != process.start_ticks:
                 return Result(target, Outcome.PID_REUSED, f"{pid} is another process now: nothing sent")

@@ -35,9 +35,9 @@ class SignalChoice(NamedTuple):
 
 
 OFFERED: Final = (
-    SignalChoice("SIGTERM", "asks it to end; it may save and clean up", signal.SIGTERM, "t"),
-    SignalChoice("SIGKILL", "ends it at once; it cannot clean up", signal.SIGKILL, "k"),
-    SignalChoice("SIGINT", "as Ctrl+C; kind to Python and torchrun", signal.SIGINT, "i"),
+    SignalChoice("SIGTERM", "ask it to exit; it can save and clean up", signal.SIGTERM, "t"),
+    SignalChoice("SIGKILL", "kill it now; it cannot clean up", signal.SIGKILL, "k"),
+    SignalChoice("SIGINT", "like Ctrl+C; Python and torchrun exit cleanly", signal.SIGINT, "i"),
 )
 END: Final = "End"
 SCOPES: Final = (SignalScope.DESCENDANTS, SignalScope.GROUP, SignalScope.SESSION)
@@ -55,19 +55,19 @@ def choices(
     """What can be chosen now; the first line never sends anything. *dead_pids*: whose memory is still held."""
     if terminations.sent or not terminations.those(TerminationState.READY, TerminationState.WAITING):
         if graceful is not None and graceful.step is not TerminationStep.DONE:
-            now = SignalChoice("SIGKILL", "now, to what is left", signal.SIGKILL, "k")
-            return [SignalChoice("Close", "nothing more is sent"), now]
+            now = SignalChoice("SIGKILL", "now, to those left", signal.SIGKILL, "k")
+            return [SignalChoice("Close", "send nothing more"), now]
         found = [SignalChoice("Close", "")]
         if dead_pids:
             who = ", ".join(str(key.pid) for dead_pid in dead_pids for key in dead_pid.targets[:4])
-            found.append(SignalChoice("Holders", f"end those that keep the memory: {who}", holders=True, letter="h"))
+            found.append(SignalChoice("Holders", f"kill those that hold the memory: {who}", holders=True, letter="h"))
         if survivors := terminations.survivors:
             who = f"the {len(survivors)} still running" if len(survivors) > 1 else "it, still running"
             found.append(SignalChoice("SIGKILL", f"to {who}", signal.SIGKILL, "k", only_survivors=True))
         return found
-    first = ", the leader first" if scope in SCOPES else ""
-    words = f"SIGTERM{first}; after {grace} s SIGKILL to what is left"
-    found = [SignalChoice("Cancel", "nothing is sent"), SignalChoice(END, words, letter="e", whole=True), *OFFERED]
+    first = ", to this process first" if scope in SCOPES else ""
+    words = f"SIGTERM{first}; SIGKILL after {grace} s to those left"
+    found = [SignalChoice("Cancel", "send nothing"), SignalChoice(END, words, letter="e", whole=True), *OFFERED]
     return [*found, typed, OTHER] if typed is not None else [*found, OTHER]
 
 

@@ -85,7 +85,7 @@ class KillScreen(Dialog[None]):
         self._first = 0  # of the lines about the targets
         self._about_rows = self._about_total = 0
         self._list_row = 0  # where the list begins, for the mouse
-        self._busy = True  # taking hold, or sending
+        self._busy = True  # opening processes, or sending
         self._leaving = False
         self._chosen_other: SignalChoice | None = None
         self._typed: TypedSignal | None = None  # another signal is being typed
@@ -372,7 +372,7 @@ class KillScreen(Dialog[None]):
         graceful = self._graceful
         if graceful is not None and (left := graceful.seconds_left) is not None:
             joined = f"; {graceful.joined} more appeared meanwhile" if graceful.joined else ""
-            words = f"SIGKILL to what is left in {left:.0f} s{joined}"
+            words = f"SIGKILL to those left in {left:.0f} s{joined}"
             return [((fit(words, cells), "warning+b"),)]
         scopes = self.scopes()
         if self._base is SignalScope.PROCESS and len(scopes) == 1:

@@ -30,7 +30,7 @@ _STYLES: Final = {
 
 
 class KillText:
-    """The lines on *endings* at *now* (epoch seconds, for ages)."""
+    """The lines on *terminations* at *now* (epoch seconds, for ages)."""
 
     def __init__(
         self, terminations: Terminations, view: View, now: float, owners: Mapping[ProcessKey, Owner] | None = None
@@ -73,7 +73,7 @@ class KillText:
                       for n, part in enumerate(wrap(words, cells - 10))]  # fmt: skip
         owner = self._owners.get(target.key)
         if termination.respawned is not None and owner is not None and owner.stop_with is not None:
-            lines.append(((f"{indent}  {owner.stop_with} ends it for good", "accent"),))
+            lines.append(((f"{indent}  {owner.stop_with} stops it for good", "accent"),))
         return lines
 
     def _warnings(self, termination: ProcessTermination) -> list[str]:
@@ -121,7 +121,7 @@ class KillText:
         if not hidden:
             return []
         names = ", ".join(f"{t.key.pid} {(t.command or '').split(' ')[0]}".strip() for t in hidden)
-        said = f"Left out, tagged but hidden by the filter: {names}"
+        said = f"Not included, tagged but hidden by the filter: {names}"
         return [((part, "dim"),) for part in wrap(said, cells)]
 
 

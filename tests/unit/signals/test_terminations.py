@@ -131,7 +131,7 @@ def test_snapshot_from_before_the_exit_proves_nothing() -> None:
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ({"still_used": True}, "was not seen to come back"),
+        ({"still_used": True}, "has not been released"),
         ({"still_listed": True}, "still lists it: other processes hold"),
     ],
 )
@@ -247,7 +247,7 @@ def test_process_that_exits_while_the_dialog_is_open_is_told() -> None:
     scene.terminations.open_handles(scene)
     scene.told(10).gone = True
     scene.terminations.watch()
-    assert scene.message() == "exited by itself, nothing sent"
+    assert scene.message() == "exited on its own, nothing sent"
     scene.terminations.send(signal.SIGTERM)
     assert scene.told(10).sent == []
 
@@ -271,7 +271,7 @@ def test_used_memory_is_told_by_how_much_it_fell_and_in_what_time() -> None:
     scene.now += 0.3
     scene.exit(10)
     scene.go_on(0.2)
-    assert scene.terminations.reclaim_messages() == ["GPU 1: used fell by 38.0G in 0.5 s, from 38.0G to 0M"]
+    assert scene.terminations.reclaim_messages() == ["GPU 1: used memory down by 38.0G in 0.5 s, from 38.0G to 0M"]
 
 
 def dead_pid_scene() -> Scene:
@@ -293,14 +293,14 @@ def test_memory_of_a_dead_pid_is_back_when_its_last_holder_has_ended() -> None:
     scene.now += 0.3
     scene.told(20).gone = True
     scene.terminations.watch()
-    assert scene.terminations.pending and "waiting for it" in scene.terminations.held_message(
+    assert scene.terminations.pending and "waiting for the driver" in scene.terminations.held_message(
         scene.terminations.held[0]
     )
     scene.processes.clear()
     scene.go_on(0.4)
     assert not scene.terminations.pending
     words = scene.terminations.held_message(scene.terminations.held[0])
-    assert words == "38.0G of dead 50211 on GPU 1: came back in 0.7 s"
+    assert words == "38.0G of dead pid 50211 on GPU 1: released in 0.7 s"
 
 
 def test_dead_pid_that_others_still_hold_is_said_and_offered() -> None:
@@ -311,7 +311,7 @@ def test_dead_pid_that_others_still_hold_is_said_and_offered() -> None:
     assert scene.terminations.kept == []
     scene.go_on(MEMORY_BACK_SECONDS + 1)
     assert scene.terminations.kept == [50211] and not scene.terminations.pending
-    assert "still held, others keep it" in scene.terminations.held_message(scene.terminations.held[0])
+    assert "still held by other processes" in scene.terminations.held_message(scene.terminations.held[0])
 
 
 def test_process_that_a_supervisor_started_again_is_told() -> None:
@@ -320,7 +320,7 @@ def test_process_that_a_supervisor_started_again_is_told() -> None:
     scene.exit(10)
     scene.processes.append(process(99, 1, 2, command="vllm serve", start_time=scene.now + 0.1, parent_pid=4242))
     scene.go_on(0.5)
-    assert "started again as 99 by 4242" in scene.message()
+    assert "restarted as pid 99 by pid 4242" in scene.message()
 
 
 def test_namesake_that_ran_before_is_not_taken_for_a_restart() -> None:
@@ -329,4 +329,4 @@ def test_namesake_that_ran_before_is_not_taken_for_a_restart() -> None:
     scene.terminations.send(signal.SIGTERM, scene.terminations.all[:1], scene.snapshot())
     scene.exit(10)
     scene.go_on(0.5)
-    assert "started again" not in scene.message()
+    assert "restarted" not in scene.message()
