@@ -78,6 +78,9 @@ def _parse(arguments: Sequence[str]) -> tuple[Any, argparse.Namespace]:
 
 
 def _complain(words: str, exit_status: int) -> int:
+    from gputop.model import clean_text
+
     if sys.stderr is not None:
+        words = "\n".join(clean_text(line, 4096) for line in words.split("\n"))  # names of files are anybody's
         print(f"gputop: {words}", file=sys.stderr)
     return exit_status

@@ -8,6 +8,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
 from gputop.commands.shared.output import is_terminal, print_out
@@ -223,6 +224,9 @@ def _writer(filename: str | None) -> Callable[[str], object]:
     """Writes to the file of that name, else to stdout, at once."""
     if filename is None:
         return print_out
+    from gputop.commands.shared.output_file import is_text, must_not_replace_others
+
+    must_not_replace_others(Path(filename), is_text, "text")
     try:
         file: IO[str] = open(filename, "w", encoding="utf-8")  # noqa: SIM115 (open as long as the program runs)
     except OSError as error:

@@ -63,6 +63,11 @@ def run(options: argparse.Namespace) -> int:
     options.top = options.top or sys.maxsize  # 0: all
     if options.flamegraph and len(options.files) > 1:
         raise Refusal("--flamegraph takes a single file")
+    if options.flamegraph:
+        from gputop.commands.shared.output_file import must_not_replace_others
+        from gputop.torch_files.flame_graph import is_flame_graph
+
+        must_not_replace_others(options.flamegraph, is_flame_graph, "a flame graph of gputop's")
     if not (options.summary or options.json or options.csv or options.flamegraph):
         if is_terminal(sys.stdin) and is_terminal(sys.stderr):
             return _view(options)
@@ -174,6 +179,7 @@ def _csv(snapshots: list[MemorySnapshot], options: argparse.Namespace, wanted: A
 
 
 def _flame_graph(snapshot: MemorySnapshot, options: argparse.Namespace, wanted: AllocationFilter) -> None:
+    from gputop.model import clean_text
     from gputop.torch_files.call_tree import call_tree
     from gputop.torch_files.flame_graph import flame_graph
     from gputop.torch_files.snapshot.groups import by_stack
@@ -193,5 +199,5 @@ def _flame_graph(snapshot: MemorySnapshot, options: argparse.Namespace, wanted: 
     try:
         options.flamegraph.write_text(svg, encoding="utf-8", errors="replace")
     except OSError as error:
-        raise Refusal(f"{options.flamegraph}: {error.strerror or error}", 1) from None
-    print_out(f"{options.flamegraph}: {size(root.bytes)} held {when}, by stack\n")
+        raise Refusal(f"{clean_text(str(options.flamegraph), 500)}: {error.strerror or error}", 1) from None
+    print_out(f"{clean_text(str(options.flamegraph), 500)}: {size(root.bytes)} held {when}, by stack\n")

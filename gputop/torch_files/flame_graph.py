@@ -10,6 +10,7 @@ from xml.sax.saxutils import escape
 from gputop.torch_files.call_tree import CallNode
 from gputop.units.fine import percent, size
 
+_MARK: Final = "<!-- flame graph by gputop -->"  # by which a file of ours is known
 WIDTH: Final = 1200
 _ROW: Final = 17
 _LEFT: Final = 10
@@ -23,6 +24,7 @@ def flame_graph(root: CallNode, title: str) -> str:
     boxes = list(_boxes(root))
     height = _TOP + _ROW * (max((depth for depth, *_ in boxes), default=0) + 1) + 12
     lines = [
+        _MARK,
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" '
         'font-family="monospace" font-size="11">',
         f'<rect width="{WIDTH}" height="{height}" fill="#fbfcfd"/>',
@@ -43,6 +45,11 @@ def flame_graph(root: CallNode, title: str) -> str:
         )
     lines.append("</svg>\n")
     return "\n".join(lines)
+
+
+def is_flame_graph(head: bytes) -> bool:
+    """Whether a file that begins with *head* was made here."""
+    return head.startswith(_MARK.encode())
 
 
 def _boxes(root: CallNode) -> Iterator[tuple[int, float, float, CallNode]]:

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from typing import Any
+from typing import Any, NoReturn
 
 from gputop import __version__
 from gputop.commands import COMMANDS
 from gputop.commands.shared.options import add_screen_options, add_source_options, as_setting
+
+
+class _Parser(argparse.ArgumentParser):
+    """One whose errors print no control characters of the arguments they quote."""
+
+    def error(self, message: str) -> NoReturn:
+        from gputop.model import clean_text
+
+        super().error(clean_text(message))
 
 
 def command_module(name: str) -> Any:
@@ -18,14 +27,14 @@ def command_module(name: str) -> Any:
 
 def command_parser(name: str, command: Any) -> argparse.ArgumentParser:
     """The parser of a subcommand, whose module is *command*."""
-    parser = argparse.ArgumentParser(prog=f"gputop {name}", description=command.__doc__, allow_abbrev=False)
+    parser = _Parser(prog=f"gputop {name}", description=command.__doc__, allow_abbrev=False)
     command.add_arguments(parser)
     return parser
 
 
 def main_parser() -> argparse.ArgumentParser:
     """The parser of ``gputop`` without a subcommand."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="gputop",
         description="Which GPU is full, who filled it, and free it: a dashboard for NVIDIA GPUs.",
         epilog=_commands_in_words()

@@ -20,6 +20,8 @@ import pynvml
 import pytest
 
 from gputop.cli import run
+from gputop.commands.query import _writer
+from gputop.commands.shared.refusal import Refusal
 from gputop.sources.nvml import sysfs
 from gputop.sources.nvml.driver import abi
 from gputop.sources.nvml.query import APP_FIELDS, GPU_FIELDS
@@ -507,3 +509,11 @@ def test_it_may_be_cold(driver: SimulatedDriver) -> None:
     driver.gpu(0).set(temperature=-5)
     done = query(driver, "--gpu=temperature.gpu", "--format=csv,noheader", "-i", "0")
     assert done.stdout == "-5\n"
+
+
+def test_filename_never_replaces_a_file_that_is_no_text(tmp_path: Path) -> None:
+    victim = tmp_path / "a.pickle"
+    victim.write_bytes(b"\x80\x04\x95\x00\x00")
+    with pytest.raises(Refusal, match="exists and is not text"):
+        _writer(str(victim))
+    assert victim.read_bytes() == b"\x80\x04\x95\x00\x00"

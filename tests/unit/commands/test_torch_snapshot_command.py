@@ -192,3 +192,38 @@ def test_a_spreadsheet_gets_a_deep_stack_whole(tmp_path: Path, capsys: pytest.Ca
     assert run("--csv", path) == 0
     (row,) = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert "function_259" in row["stack"]
+
+
+def test_a_flame_graph_never_replaces_what_is_not_one(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--flamegraph a.pickle b.pickle`: the name of the graph was forgotten, and a.pickle was lost."""
+    victim = tmp_path / "a.pickle"
+    victim.write_bytes(path.read_bytes())
+    assert run("--flamegraph", victim, path) == 2
+    assert victim.read_bytes() == path.read_bytes()
+    assert "exists and is not a flame graph" in capsys.readouterr().err
+    (tmp_path / "link.svg").symlink_to(victim)
+    (tmp_path / "drawing.svg").write_text("<svg>a drawing of the user's</svg>")
+    for other in ("link.svg", "drawing.svg"):
+        before = (tmp_path / other).read_bytes()
+        assert run("--flamegraph", tmp_path / other, path) == 2
+        assert (tmp_path / other).read_bytes() == before
+    for _ in range(2):  # a new one, and one of ours again
+        assert run("--flamegraph", tmp_path / "held.svg", path) == 0
+    ElementTree.parse(tmp_path / "held.svg")
+
+
+def test_a_file_name_in_an_error_prints_no_control_characters(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = tmp_path / "x\x1b[31m\x07.svg"
+    name.write_text("not ours")
+    assert run("--flamegraph", name, path) == 2
+    assert run("--flamegraph", tmp_path / "no\x1b[1m" / "x.svg", path) == 1
+    assert run("--summary", tmp_path / "no\x1b[2J.pickle") == 1
+    assert run("--flamegraph", tmp_path / "new\x1b[1m.svg", path) == 0
+    with pytest.raises(SystemExit):
+        run("--\x1b[31mred", path)
+    written = capsys.readouterr()
+    assert "\x1b" not in written.err + written.out and "\x07" not in written.err
