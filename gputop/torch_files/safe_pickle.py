@@ -41,7 +41,9 @@ BYTES_PER_BYTE: Final = 16  # of a pickle whose every frame is a dict of its own
 CPU_SECONDS: Final = 30.0
 CPU_SECONDS_PER_BYTE: Final = 0.5 / units.MIB  # a busy machine needs 0.1
 _GZIP: Final = b"\x1f\x8b"
-_BYTES_PER_ZIPPED_BYTE: Final = 30  # bytes of a snapshot in a byte of its gzip, at most
+#: Bytes of a snapshot in a byte of its gzip, at most: real ones have 2 to 20, a bomb has 1000.
+_BYTES_PER_ZIPPED_BYTE: Final = 64
+_LEAST_UNZIPPED_BYTES: Final = 8 * units.MIB  # whatever the gzip's size
 _CHUNK: Final = units.MIB
 _SILENCE_SECONDS: Final = 600.0  # seconds after which a reader that is stopped or starved is given up
 _REPORT_SECONDS: Final = 0.05  # seconds between two progress reports
@@ -74,6 +76,8 @@ def load_plain(file: BinaryIO) -> Any:
     """
     try:
         return PlainUnpickler(file).load()
+    except UnreadableFile:
+        raise
     except _Refused as refusal:
         raise UnreadableFile(f"refused: {refusal}") from None
     except EOFError:
@@ -245,12 +249,13 @@ def child() -> NoReturn:
     gc.disable()  # nothing here is garbage; looking for some takes longer than the reading
     total = os.fstat(source).st_size
     zipped = os.pread(source, 2, 0) == _GZIP
-    _limit(total * _BYTES_PER_ZIPPED_BYTE if zipped else total)
+    most = max(_LEAST_UNZIPPED_BYTES, total * _BYTES_PER_ZIPPED_BYTE) if zipped else total
+    _limit(most)
     report = _Report()
     try:
         module, _, function = digester.partition(":")
         digest_it = getattr(importlib.import_module(module), function)
-        data = load_plain(_opened(source, zipped, total, report))
+        data = load_plain(_opened(source, zipped, total, most, report))
         with os.fdopen(os.dup(result), "wb", buffering=_CHUNK) as out:
             digest_it(data, out, report)
         answer = {"done": True}
@@ -298,8 +303,9 @@ def _within(value: int, most: int) -> int:
 class _Source(io.RawIOBase):
     """The bytes of the pickle, counted: so much memory may be used as these bytes can need."""
 
-    def __init__(self, file: BinaryIO, place: Callable[[], int], total: int, report: _Report) -> None:
+    def __init__(self, file: BinaryIO, place: Callable[[], int], total: int, most: int, report: _Report) -> None:
         self._file, self._place, self._total, self._report = file, place, total, report
+        self._most_bytes = most
         self._read = 0
         _, self._most = resource.getrlimit(resource.RLIMIT_AS)
 
@@ -309,16 +315,21 @@ class _Source(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         count = int(self._file.readinto(buffer))  # type: ignore[attr-defined]
         self._read += count
+        if self._read > self._most_bytes:
+            raise UnreadableFile(
+                f"refused: its gzip data unpacks to more than {_BYTES_PER_ZIPPED_BYTE} times its size, which no "
+                "snapshot does and a bomb does"
+            )
         allowed = BASE_BYTES + BYTES_PER_BYTE * self._read
         resource.setrlimit(resource.RLIMIT_AS, (_within(allowed, self._most), self._most))
         self._report("reading", min(1.0, self._place() / self._total))
         return count
 
 
-def _opened(fd: int, zipped: bool, total: int, report: _Report) -> BinaryIO:
+def _opened(fd: int, zipped: bool, total: int, most: int, report: _Report) -> BinaryIO:
     raw = os.fdopen(fd, "rb", buffering=0)
     file: Any = gzip.GzipFile(fileobj=io.BufferedReader(raw, _CHUNK)) if zipped else raw
-    reader = io.BufferedReader(_Source(file, raw.tell, total, report), _CHUNK)
+    reader = io.BufferedReader(_Source(file, raw.tell, total, most, report), _CHUNK)
     try:
         words = foreign(reader.peek(512)[:512])
     except (OSError, EOFError, zlib.error) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from gputop.torch_files.snapshot.groups import AllocationFilter, by_stack
 from gputop.torch_files.snapshot.leaks import leaks, steps
@@ -12,6 +12,7 @@ from gputop.torch_files.snapshot.oom import out_of_memory
 from gputop.torch_files.snapshot.overview import coverage, overview
 
 SCHEMA = 1
+_MOST_OOMS: Final = 64  # the newest: to explain one takes a walk through the whole trace
 
 
 def facts(
@@ -65,7 +66,8 @@ def _device(device: DeviceSnapshot, top: int, wanted: AllocationFilter, all_fram
             "unmatched_events": told.unmatched,
             "blocks_without_frames": told.without_frames,
         },
-        "oom_events": [_oom(device, entry, free) for entry, free in device.ooms],
+        "oom_events": [_oom(device, entry, free) for entry, free in device.ooms[-_MOST_OOMS:]],
+        "oom_events_left_out": max(0, len(device.ooms) - _MOST_OOMS),
         "pools": [
             {
                 "pool": device.snapshot.pools[key.pool],
@@ -105,6 +107,7 @@ def _oom(device: DeviceSnapshot, entry: int, free: int | None) -> dict[str, Any]
     return {
         "event_index": entry,
         "asked_bytes": told.asked,
+        "tried_to_allocate_bytes": told.tried,
         "device_free_bytes": free,
         "stream": device.snapshot.streams[told.stream],
         "reserved_bytes": told.reserved,

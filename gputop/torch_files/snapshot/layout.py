@@ -63,33 +63,50 @@ def free_at(device: DeviceSnapshot, moment: int) -> list[Free]:
 
 def _segments_at(device: DeviceSnapshot, moment: int) -> dict[int, tuple[int, PoolKey]]:
     """start: (size, who) of each range that was reserved then, from the dump's backwards."""
-    ranges = {
-        device.segment_address[segment]: (device.segment_size[segment], _key(device, segment))
-        for segment in range(device.segments)
-    }
+    ranges = _Ranges(
+        {
+            device.segment_address[segment]: (device.segment_size[segment], _key(device, segment))
+            for segment in range(device.segments)
+        }
+    )
     for entry in range(device.last, moment, -1):
         code = device.action[entry]
         address, size = device.address[entry], device.size[entry]
         if code in (SEGMENT_ALLOC, SEGMENT_MAP):
-            _cut(ranges, address, size)
+            ranges.cut(address, size)
         elif code in (SEGMENT_FREE, SEGMENT_UNMAP):
             small = size <= 2 * units.MIB
-            ranges[address] = (size, PoolKey(device.pool[entry], device.stream[entry], small))
-    return ranges
+            ranges.put(address, size, PoolKey(device.pool[entry], device.stream[entry], small))
+    return ranges.of
 
 
-def _cut(ranges: dict[int, tuple[int, PoolKey]], address: int, size: int) -> None:
-    """Take [address, address + size) out: what was mapped later is not there yet."""
-    for start in list(ranges) if address not in ranges else (address,):
-        length, key = ranges[start]
-        if start <= address and address + size <= start + length:
-            del ranges[start]
-            if address > start:
-                ranges[start] = (address - start, key)
-            rest = start + length - address - size
-            if rest:
-                ranges[address + size] = (rest, key)
+class _Ranges:
+    """Reserved ranges by address, found by bisection: an expandable segment maps and unmaps thousands."""
+
+    def __init__(self, of: dict[int, tuple[int, PoolKey]]) -> None:
+        self.of = of
+        self._starts = sorted(of)
+
+    def put(self, start: int, size: int, key: PoolKey) -> None:
+        if start not in self.of:
+            bisect.insort(self._starts, start)
+        self.of[start] = (size, key)
+
+    def cut(self, address: int, size: int) -> None:
+        """Take [address, address + size) out: what was mapped later is not there yet."""
+        at = bisect.bisect_right(self._starts, address) - 1
+        if at < 0:
             return
+        start = self._starts[at]
+        length, key = self.of[start]
+        if address + size > start + length:
+            return
+        del self.of[start], self._starts[at]
+        if address > start:
+            self.put(start, address - start, key)
+        rest = start + length - address - size
+        if rest:
+            self.put(address + size, rest, key)
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,12 +78,11 @@ class MemorySnapshot:
         self.streams: list[int] = header["streams"]
         self.pools: list[tuple[int, int] | None] = [pool and tuple(pool) for pool in header["pools"]]
         self.notes: list[str] = header["notes"]
-        self.devices = [
-            DeviceSnapshot(
-                self, facts, {name.partition(".")[2]: c for name, c in found.items() if name.startswith(f"{n}.")}
-            )
-            for n, facts in enumerate(header["devices"])
-        ]
+        columns_of: dict[str, dict[str, Column]] = {}  # by the device's place: a file may hold thousands
+        for name, column in found.items():
+            device, _, name = name.partition(".")
+            columns_of.setdefault(device, {})[name] = column
+        self.devices = [DeviceSnapshot(self, facts, columns_of[str(n)]) for n, facts in enumerate(header["devices"])]
 
     @property
     def name(self) -> str:

@@ -21,6 +21,9 @@ from gputop.torch_files.snapshot.replay import (
 from gputop.units.fine import size
 
 _SMALL: Final = units.MIB  # a request up to this is served from small segments
+_SMALL_SEGMENT_BYTES: Final = 2 * units.MIB
+_LARGE_SEGMENT_BYTES: Final = 20 * units.MIB  # for requests below half of it
+_LARGE_GRANULE_BYTES: Final = 2 * units.MIB  # segments for larger ones are rounded up to it
 _CHANGES: Final = frozenset(
     (ALLOC, FREE_REQUESTED, FREE_COMPLETED, SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_MAP, SEGMENT_UNMAP)
 )
@@ -31,7 +34,8 @@ class OutOfMemory:
     """One failed allocation."""
 
     entry: int
-    asked: int  # bytes, rounded up
+    asked: int  # bytes, rounded up to a block
+    tried: int  # …and to a segment: what torch's message says it "Tried to allocate"
     device_free: int | None  # what the driver had left, after torch had given back what it could
     stream: int
     stack: int
@@ -82,6 +86,7 @@ def out_of_memory(device: DeviceSnapshot, entry: int, device_free: int | None) -
     return OutOfMemory(
         entry,
         asked,
+        segment_bytes(asked),
         device_free,
         stream,
         int(device.stack[entry]),
@@ -95,6 +100,28 @@ def out_of_memory(device: DeviceSnapshot, entry: int, device_free: int | None) -
         verdict,
         advice,
     )
+
+
+def segment_bytes(asked: int) -> int:
+    """What torch asks the driver for to serve *asked* bytes (c10/cuda/CUDACachingAllocator, get_allocation_size)."""
+    if asked <= _SMALL:
+        return _SMALL_SEGMENT_BYTES
+    if asked < _LARGE_SEGMENT_BYTES // 2:
+        return _LARGE_SEGMENT_BYTES
+    return -(-asked // _LARGE_GRANULE_BYTES) * _LARGE_GRANULE_BYTES
+
+
+def as_torch_says(bytes_: int) -> str:
+    """As in torch's messages (c10, format_size): ``162.00 MiB``."""
+    for suffix, scale in (("GiB", units.GIB), ("MiB", units.MIB), ("KiB", units.KIB)):
+        if bytes_ > scale:
+            return f"{bytes_ / scale:.2f} {suffix}"
+    return f"{bytes_} bytes"
+
+
+def asked_for(told: OutOfMemory) -> str:
+    """What was asked for, and how torch's own message puts it."""
+    return f"{size(told.asked)} requested; torch's message: tried to allocate {as_torch_says(told.tried)}"
 
 
 def _explain(

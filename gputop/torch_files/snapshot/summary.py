@@ -9,7 +9,7 @@ from gputop.torch_files.snapshot.diff import difference
 from gputop.torch_files.snapshot.groups import AllocationFilter, by_stack, stack_title
 from gputop.torch_files.snapshot.leaks import leaks, steps
 from gputop.torch_files.snapshot.memory_snapshot import DeviceSnapshot, MemorySnapshot
-from gputop.torch_files.snapshot.oom import out_of_memory
+from gputop.torch_files.snapshot.oom import asked_for, out_of_memory
 from gputop.torch_files.snapshot.overview import Totals, coverage_sentences, overview
 from gputop.units.fine import percent, signed, size
 
@@ -64,7 +64,7 @@ def _device(device: DeviceSnapshot, top: int, wanted: AllocationFilter, all_fram
     lines += ["", *(f"  {words}" for words in coverage_sentences(device))]
     for entry, free in device.ooms[-3:]:
         told = out_of_memory(device, entry, free)
-        lines += ["", f"  OUT OF MEMORY at entry {entry:,}: {size(told.asked)} asked for", f"    {told.verdict}"]
+        lines += ["", f"  OUT OF MEMORY at entry {entry:,}: {asked_for(told)}", f"    {told.verdict}"]
         lines += [f"    {words}" for words in told.advice]
     moments = [("now", device.last)] + ([("at the peak", at)] if device.entries and at != device.last else [])
     for words, moment in moments:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -22,19 +22,28 @@ class Peak(NamedTuple):
     reserved: int
 
 
-class MemoryCurve:
-    """One device. Without torch's totals, allocated counts from 0 at the start of the trace; -1 reserved: not told."""
+def memory_curves(events: TraceEvents) -> list[MemoryCurve]:
+    """A curve for each device, in order of appearance."""
+    of_device = [array("i") for _ in events.devices.texts]  # its memory events by time
+    for n in sorted(range(len(events.memory_at)), key=events.memory_at.__getitem__):
+        of_device[events.memory_device[n]].append(n)
+    return [MemoryCurve(events, number, those) for number, those in enumerate(of_device)]
 
-    def __init__(self, events: TraceEvents, number: int) -> None:
+
+class MemoryCurve:
+    """One device: the memory events *those*, by time. Without torch's totals, allocated counts from 0 at the start of
+    the trace; -1 reserved: not told."""
+
+    def __init__(self, events: TraceEvents, number: int, those: Iterable[int]) -> None:
         self.device = device_name(events.devices.texts[number])
         self.at_ns, self.bytes, self.thread = array("q"), array("q"), array("i")
         self.allocated, self.reserved = array("q"), array("q")
         self.address = array("Q")
         self.allocations = self.frees = self.allocated_bytes = self.freed_bytes = 0
-        on, at = events.memory_device, events.memory_at
+        at = events.memory_at
         running = 0
         live: dict[int, int] = {}
-        for n in sorted((n for n in range(len(at)) if on[n] == number), key=at.__getitem__):
+        for n in those:
             bytes_ = events.memory_bytes[n]
             running += bytes_
             if bytes_ >= 0:

@@ -12,6 +12,9 @@ from typing import Final
 
 CHUNK_BYTES: Final = 1 << 21  # bytes
 _PIECE_BYTES: Final = 1 << 16  # bytes that are unpacked at once
+#: Bytes of a trace in a byte of its gzip, at most: real ones have some 20, a bomb has 1000.
+_BYTES_PER_ZIPPED_BYTE: Final = 128
+_LEAST_UNZIPPED_BYTES: Final = 1 << 24  # whatever the gzip's size
 _GZIP: Final = b"\x1f\x8b"
 
 Progress = Callable[[float], None]
@@ -36,6 +39,7 @@ class ProfilerFile:
         self._size = facts.st_size
         self._rest = self._file.read(CHUNK_BYTES)  # read, and not given out yet
         self._inflate = zlib.decompressobj(31) if self._rest.startswith(_GZIP) else None
+        self._unzipped, self._read = 0, len(self._rest)  # bytes
         self._first: bytes | None = None
 
     def __enter__(self) -> ProfilerFile:
@@ -64,7 +68,10 @@ class ProfilerFile:
 
     def _next(self) -> bytes:
         while self.problem is None:
-            data, self._rest = self._rest or self._file.read(CHUNK_BYTES), b""
+            data, self._rest = self._rest, b""
+            if not data:
+                data = self._file.read(CHUNK_BYTES)
+                self._read += len(data)
             if self._inflate is None:
                 return data
             if self._inflate.eof:  # another member may follow
@@ -79,6 +86,11 @@ class ProfilerFile:
                     self.problem = "its gzip data ends too early"
                 return b""
             found = self._inflated(data)
+            self._unzipped += len(found)
+            if self._unzipped > max(_LEAST_UNZIPPED_BYTES, _BYTES_PER_ZIPPED_BYTE * max(self._size, self._read)):
+                self.problem = (
+                    f"its gzip data unpacks to more than {_BYTES_PER_ZIPPED_BYTE} times its size, as a bomb's"
+                )
             if found:
                 return found
         return b""

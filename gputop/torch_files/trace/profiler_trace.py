@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from gputop.torch_files.trace.callers import ENGINE, is_users
 from gputop.torch_files.trace.events import ANNOTATION, CPU, DEVICE, PYTHON, TraceEvents
-from gputop.torch_files.trace.memory_curve import MemoryCurve
+from gputop.torch_files.trace.memory_curve import MemoryCurve, memory_curves
 from gputop.torch_files.trace.memory_timeline import MemoryTimeline, is_timeline, read_timeline
 from gputop.torch_files.trace.op_table import OpRow, OpTree
 from gputop.torch_files.trace.profiler_file import ProfilerFile, Progress, UnreadableTrace
@@ -48,7 +48,7 @@ class ProfilerTrace:
         """Raises UnreadableTrace."""
         trace = cls(path, events)
         try:
-            trace.curves = [MemoryCurve(events, number) for number in range(len(events.devices.texts))]
+            trace.curves = memory_curves(events)
         except OverflowError:
             raise UnreadableTrace(_BEYOND) from None
         return trace

@@ -15,7 +15,7 @@ from gputop.torch_files.snapshot.frames import FrameCollector
 from gputop.torch_files.snapshot.layout import free_at, segment_uses
 from gputop.torch_files.snapshot.leaks import leaks, steps
 from gputop.torch_files.snapshot.memory_snapshot import DeviceSnapshot, MemorySnapshot, open_snapshot
-from gputop.torch_files.snapshot.oom import out_of_memory
+from gputop.torch_files.snapshot.oom import asked_for, out_of_memory
 from gputop.torch_files.snapshot.overview import coverage, coverage_sentences, overview
 from gputop.torch_files.snapshot.phases import phases
 from tests.unit.torch_files import allocator_simulator as sim
@@ -408,3 +408,11 @@ def test_frames_lists_of_their_own_are_one_stack_and_doubling_frames_take_no_tim
     frames = FrameCollector()
     frames.stacks([*bombs, list(plain)])
     assert time.process_time() - began < 5
+
+
+def test_an_oom_is_told_in_the_size_of_torchs_own_message_too(opened: Any) -> None:
+    """The allocator asks the driver for whole segments: 161 MiB are "Tried to allocate 162.00 MiB"."""
+    for asked, message in ((161 * MIB, "162.00 MiB"), (5 * MIB, "20.00 MiB"), (600, "2.00 MiB"), (3 << 30, "3.00 GiB")):
+        entry = {"action": "oom", "size": asked, "device_free": 0, "stream": 0}
+        device = opened({"segments": [], "device_traces": [[entry]]}).devices[0]
+        assert asked_for(out_of_memory(device, *device.ooms[0])).endswith(f"tried to allocate {message}")

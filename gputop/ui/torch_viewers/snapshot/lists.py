@@ -11,7 +11,7 @@ from gputop.torch_files.snapshot.groups import stack_title
 from gputop.torch_files.snapshot.layout import SegmentUse, segment_uses
 from gputop.torch_files.snapshot.leaks import Leak, Steps, leaks, steps
 from gputop.torch_files.snapshot.memory_snapshot import INACTIVE, PENDING, DeviceSnapshot
-from gputop.torch_files.snapshot.oom import OutOfMemory, out_of_memory
+from gputop.torch_files.snapshot.oom import OutOfMemory, as_torch_says, out_of_memory
 from gputop.torch_files.snapshot.summary import counterpart
 from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.toolkit.frame import Hint
@@ -257,6 +257,7 @@ class OomPane(SnapshotPane, ListPane):
         source = "as dumped right then" if told.exact else "rebuilt from the trace"
         facts = (
             ("requested", size(told.asked), f"stream {snapshot.stream_label(told.stream)}"),
+            ("", "", f"“Tried to allocate {as_torch_says(told.tried)}” in torch's message: rounded up to a segment"),
             ("device free", size(told.device_free), "still free in the driver after torch returned what it could"),
             ("reserved", size(told.reserved), "by this process's allocator"),
             ("held", size(told.live), "requested by live tensors"),
