@@ -110,23 +110,18 @@ class _Turns:
 def _what(snapshot: Snapshot | None) -> str:
     if snapshot is None:
         return "GPUs (the driver has not answered yet)"
-    count = len(snapshot.gpus)
-    return f"{count} GPU{'s' * (count != 1)} of {snapshot.host.name or 'this machine'}"
+    return f"{units.plural(len(snapshot.gpus), 'GPU')} of {snapshot.host.name or 'this machine'}"
 
 
 # ------------------------------------------------------------------------- arguments
 
 
 def duration(text: str) -> float:
-    """Seconds of ``90s``, ``30m``, ``1.5h``, ``2d``. Raises ArgumentTypeError."""
-    days = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*d\s*", text)
+    """As :func:`gputop.units.parse_duration`. Raises ArgumentTypeError."""
     try:
-        seconds = float(days[1]) * 86400 if days else units.parse_interval(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 90s, 30m, 8h or 2d") from None
-    if not seconds:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time at all")
-    return seconds
+        return units.parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def rotation(text: str) -> tuple[int | None, float | None]:

@@ -10,12 +10,7 @@ from typing import Final
 from gputop.filters.field import Field, FieldRegistry
 from gputop.filters.quantities import BYTES, CELSIUS, PERCENT, WATTS
 from gputop.model import Gpu
-
-
-def share(part: float | None, whole: float | None) -> float | None:
-    """Percent; None where either is not known."""
-    return None if part is None or not whole else 100 * part / whole
-
+from gputop.units import percent_of
 
 GPU_FIELDS: Final[FieldRegistry[[Gpu]]] = FieldRegistry(
     (
@@ -24,7 +19,7 @@ GPU_FIELDS: Final[FieldRegistry[[Gpu]]] = FieldRegistry(
             ("memory", "mem", "memory used", "gpu memory", "gpu-mem"),
             {
                 BYTES: lambda gpu: gpu.memory_used_bytes,
-                PERCENT: lambda gpu: share(gpu.memory_used_bytes, gpu.memory_total_bytes),
+                PERCENT: lambda gpu: percent_of(gpu.memory_used_bytes, gpu.memory_total_bytes),
             },
             whole="the size of the GPU's memory",
         ),
@@ -33,7 +28,7 @@ GPU_FIELDS: Final[FieldRegistry[[Gpu]]] = FieldRegistry(
             ("free memory", "memory free"),
             {
                 BYTES: lambda gpu: gpu.memory_free_bytes,
-                PERCENT: lambda gpu: share(gpu.memory_free_bytes, gpu.memory_total_bytes),
+                PERCENT: lambda gpu: percent_of(gpu.memory_free_bytes, gpu.memory_total_bytes),
             },
             whole="the size of the GPU's memory",
         ),
@@ -42,7 +37,7 @@ GPU_FIELDS: Final[FieldRegistry[[Gpu]]] = FieldRegistry(
             ("unattributed memory", "unattributed"),
             {
                 BYTES: lambda gpu: gpu.memory_unattributed_bytes,
-                PERCENT: lambda gpu: share(gpu.memory_unattributed_bytes, gpu.memory_total_bytes),
+                PERCENT: lambda gpu: percent_of(gpu.memory_unattributed_bytes, gpu.memory_total_bytes),
             },
             whole="the size of the GPU's memory",
         ),
@@ -57,7 +52,10 @@ GPU_FIELDS: Final[FieldRegistry[[Gpu]]] = FieldRegistry(
         Field(
             "power",
             ("power",),
-            {WATTS: lambda gpu: gpu.power_watts, PERCENT: lambda gpu: share(gpu.power_watts, gpu.power_limit_watts)},
+            {
+                WATTS: lambda gpu: gpu.power_watts,
+                PERCENT: lambda gpu: percent_of(gpu.power_watts, gpu.power_limit_watts),
+            },
             whole="the power limit",
         ),
     )

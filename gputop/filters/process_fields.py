@@ -10,10 +10,10 @@ from typing import Final
 
 from gputop.filters.errors import FilterError
 from gputop.filters.field import Field, FieldRegistry
-from gputop.filters.gpu_fields import share
 from gputop.filters.quantities import BYTES, PERCENT
 from gputop.filters.terms import Term
 from gputop.model import GpuProcess, HostFacts
+from gputop.units import percent_of
 
 ProcessField = Field[[GpuProcess, HostFacts | None, int | None]]
 ProcessFields = FieldRegistry[[GpuProcess, HostFacts | None, int | None]]
@@ -25,7 +25,7 @@ PROCESS_FIELDS: Final[ProcessFields] = FieldRegistry(
             ("memory", "mem", "memory used", "gpu memory", "gpu-mem", "process memory"),
             {
                 BYTES: lambda process, host, capacity: process.memory_bytes,
-                PERCENT: lambda process, host, capacity: share(process.memory_bytes, capacity),
+                PERCENT: lambda process, host, capacity: percent_of(process.memory_bytes, capacity),
             },
             whole="the size of the GPU's memory",
         ),

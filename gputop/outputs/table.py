@@ -94,7 +94,7 @@ class _PlainTable:
         names = max(width(gpu.name) for gpu in gpus)
         instances = [mig for gpu in gpus for mig in gpu.mig]
         memory = max(10, *(width(self.memory(of)) for rows in (gpus, instances) for of in rows))
-        power = max(5, *(width(_of(gpu.power_watts, gpu.power_limit_watts, "W")) for gpu in gpus))
+        power = max(5, *(width(units.power(gpu.power_watts, gpu.power_limit_watts)) for gpu in gpus))
         fixed = 4 + 1 + 6 + 5 + 2 + memory + 1 + 7 + 2 + power
         names = max(4, min(names, self.width - fixed - 8))
         bar = max(0, min(_BAR, self.width - fixed - names))
@@ -106,15 +106,15 @@ class _PlainTable:
 
     def gpu(self, gpu: Gpu, names: int, memory: int, power: int, bar: int) -> Iterable[str]:
         settings = self.settings
-        share = _percent(gpu.memory_used_bytes, gpu.memory_total_bytes)
-        load = _percent(gpu.power_watts, gpu.power_limit_watts)
+        share = units.percent_of(gpu.memory_used_bytes, gpu.memory_total_bytes)
+        load = units.percent_of(gpu.power_watts, gpu.power_limit_watts)
         temperature = units.temperature(gpu.temperature_celsius, settings.temperature_unit)
-        watts = _of(gpu.power_watts, gpu.power_limit_watts, "W")
+        watts = units.power(gpu.power_watts, gpu.power_limit_watts)
         yield "".join(
             (
                 self.paint(f"{gpu.index:>4} {fit(gpu.name, names)}", _BOLD),
                 self.judged(f"{units.percent(gpu.utilization_gpu_percent):>6}", gpu.utilization_gpu_percent, "none"),
-                f"{_number(gpu.sm_active_percent):>5}  ",
+                f"{units.number(gpu.sm_active_percent):>5}  ",
                 f"{self.memory(gpu):>{memory}} ",
                 self.judged(_bar(share, bar), share, "threshold_memory"),
                 self.judged(f"{temperature:>7}", gpu.temperature_celsius, "threshold_temperature"),
@@ -160,9 +160,9 @@ class _PlainTable:
         return worst, details
 
     def instance(self, mig: MigInstance, names: int, memory: int, bar: int) -> Iterable[str]:
-        share = _percent(mig.memory_used_bytes, mig.memory_total_bytes)
+        share = units.percent_of(mig.memory_used_bytes, mig.memory_total_bytes)
         name = f"MIG {mig.name} {mig.gpu_instance_id}:{mig.compute_instance_id}"
-        line = f"{'':>4} {fit(name, names + 6)}{_number(mig.sm_active_percent):>5}  {self.memory(mig):>{memory}} "
+        line = f"{'':>4} {fit(name, names + 6)}{units.number(mig.sm_active_percent):>5}  {self.memory(mig):>{memory}} "
         yield (line + self.judged(_bar(share, bar), share, "threshold_memory")).rstrip()
         if mig.error is not None:
             yield from self.words(" " * 5 + "! ", mig.error, _RED)
@@ -211,7 +211,7 @@ class _PlainTable:
         host = process.host or _NO_FACTS
         on = str(process.gpu_index)
         if process.gpu_instance_id is not None:
-            on += f":{process.gpu_instance_id}:{_number(process.compute_instance_id)}"
+            on += f":{process.gpu_instance_id}:{units.number(process.compute_instance_id)}"
         age = None if host.start_time is None else self.snapshot.taken_at - host.start_time
         return (
             ("† " if process.exists is False else "") + on,
@@ -219,8 +219,8 @@ class _PlainTable:
             host.user or UNKNOWN,
             process.kind,
             self.size(process.memory_bytes),
-            _number(process.sm_percent),
-            _number(host.cpu_percent),
+            units.number(process.sm_percent),
+            units.number(host.cpu_percent),
             self.size(host.host_memory_bytes),
             units.duration(age),
             _command(process),
@@ -255,18 +255,3 @@ def _bar(percent: float | None, width: int) -> str:
     eighths = round(max(0.0, min(100.0, percent)) / 100 * width * 8)
     full, rest = divmod(eighths, 8)
     return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(width, "·")
-
-
-def _percent(part: float | None, whole: float | None) -> float | None:
-    return None if part is None or not whole else part / whole * 100
-
-
-def _number(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.0f}"
-
-
-def _of(value: float | None, limit: float | None, unit: str) -> str:
-    """``694/700W``."""
-    if value is None and limit is None:
-        return UNKNOWN
-    return f"{_number(value)}{unit}" if limit is None else f"{_number(value)}/{limit:.0f}{unit}"

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from gputop import units
 from gputop.model import Gpu, Snapshot
 from gputop.model.chart_metrics import CHART_METRICS
 
@@ -19,9 +20,7 @@ NAN: Final = math.nan
 
 
 def _memory_percent(gpu: Gpu) -> float | None:
-    if gpu.memory_used_bytes is None or not gpu.memory_total_bytes:
-        return None
-    return 100 * gpu.memory_used_bytes / gpu.memory_total_bytes
+    return units.percent_of(gpu.memory_used_bytes, gpu.memory_total_bytes)
 
 
 SAMPLES: Final = 1200  # 10 minutes at 500 ms

@@ -76,7 +76,7 @@ class MemoryReclaim:
     def messages(self, names: Callable[[str], str], unit: str) -> list[str]:
         """``GPU 1: used memory down by 38.0G in 0.4 s, from 118.3G to 80.3G``."""
         return [
-            f"{names(uuid)}: used memory down by {units.size(drop.bytes, unit)} in {drop.after:.1f} s, "
+            f"{names(uuid)}: used memory down by {units.size(drop.bytes, unit)} in {units.elapsed(drop.after)}, "
             f"from {units.size(drop.before, unit)} to {units.size(drop.before - drop.bytes, unit)}"
             for uuid, drop in self.by_gpu.items()
             if drop.bytes

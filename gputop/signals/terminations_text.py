@@ -34,7 +34,7 @@ class TerminationsText:
         """How far it is with the memory of a dead pid."""
         said = f"{units.size(one.memory_bytes, unit)} of dead pid {one.pid} on {self._where(one.memory)}"
         if one.released:
-            return f"{said}: released in {one.back_after:.1f} s"
+            return f"{said}: released in {units.elapsed(one.back_after)}"
         if self.awaits_held_memory:
             return f"{said}: waiting for the driver to release it"
         return f"{said}: still held by other processes" if self._last_exit else f"{said}: freed once all of these exit"
@@ -58,9 +58,8 @@ class TerminationsText:
                 return result.message if result is not None else "exited on its own, nothing sent"
             case TerminationState.RUNNING:
                 return self._running(termination)
-        said = (
-            f"exited {_after(termination.exited_at - termination.sent_at)} after {signal_name(termination.number or 0)}"
-        )
+        after = units.elapsed(termination.exited_at - termination.sent_at)
+        said = f"exited {after} after {signal_name(termination.number or 0)}"
         if termination.respawned is not None:
             said += f"; restarted as pid {termination.respawned.key.pid} by pid {termination.respawned.parent_pid}"
         memory = units.size(termination.memory_bytes, unit)
@@ -72,7 +71,7 @@ class TerminationsText:
                 return said
             if termination.memory_bytes is None:
                 return f"{said}; no longer on {where}"
-            return f"{said}; released {memory} on {where} in {_after(termination.back_after)}"
+            return f"{said}; released {memory} on {where} in {units.elapsed(termination.back_after)}"
         left = [uuid for uuid in termination.memory if uuid not in termination.back]
         if termination.listed:
             return f"{said}, but {self._where(left)} still lists it: other processes hold its memory"
@@ -111,7 +110,3 @@ class TerminationsText:
         said = ", ".join(f"{count} {label}" for label, count in counts.items() if count)
         freed = sum(self.freed_by_gpu(self.those(TerminationState.RELEASED)).values())
         return f"{len(self.all)} processes: {said}" + (f"; released {units.size(freed, unit)}" if freed else "")
-
-
-def _after(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"

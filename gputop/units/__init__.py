@@ -44,6 +44,23 @@ def short_size(bytes_: float) -> str:
     return f"{bytes_ / MIB:.0f} MiB" if abs(bytes_) < GIB else f"{short_number(bytes_ / GIB)} GiB"
 
 
+def used_of_total(used: float | None, total: float | None, unit: str = "GiB") -> str:
+    """Two sizes of a GPU in one unit, in a column: ``88.1/140.4G``; with *unit* ``MiB`` ``90214/143770M``."""
+    left, right = _in_unit(used, unit), _in_unit(total or None, unit)
+    return f"{left}/{right}{unit[0]}"
+
+
+def used_of_total_in_words(used: float | None, total: float | None, unit: str = "GiB") -> str:
+    """The same where there is room: ``88.1 / 140.4 GiB``."""
+    return f"{_in_unit(used, unit)} / {_in_unit(total or None, unit)} {unit}"
+
+
+def _in_unit(bytes_: float | None, unit: str) -> str:
+    if bytes_ is None:
+        return UNKNOWN
+    return f"{bytes_ / MIB:.0f}" if unit == "MiB" else f"{bytes_ / GIB:.1f}"
+
+
 def rate(bytes_per_second: float | None) -> str:
     """Throughput in at most 5 cells with decimal prefixes, as links are sold: ``76M``, ``12.3G``, ``940K``."""
     if bytes_per_second is None:
@@ -78,6 +95,23 @@ def percent(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.0f}%"
 
 
+def percent_of(part: float | None, whole: float | None) -> float | None:
+    """What *part* is of *whole*, in percent; None where either is not known."""
+    return None if part is None or not whole else 100 * part / whole
+
+
+def watts(value: float | None) -> str:
+    """``694 W``."""
+    return UNKNOWN if value is None else f"{value:.0f} W"
+
+
+def power(value: float | None, limit: float | None) -> str:
+    """Watts drawn of those allowed, in a column: ``694/700W``, ``694W`` without a limit."""
+    if limit is None:
+        return UNKNOWN if value is None else f"{value:.0f}W"
+    return f"{number(value)}/{limit:.0f}W"
+
+
 def temperature(celsius: float | None, unit: str = "C") -> str:
     """``61°C`` or ``142°F``."""
     if celsius is None:
@@ -108,6 +142,14 @@ def duration(seconds: float | None) -> str:
     return f"{s // 86400}d"
 
 
+def coarse_duration(seconds: float) -> str:
+    """A span of time to the minute, so that a label seldom changes: ``3m``, ``2h13m``, ``4d``."""
+    minutes = max(0, int(seconds)) // 60
+    if minutes < 60:
+        return f"{minutes}m"
+    return f"{minutes // 60}h{minutes % 60:02d}m" if minutes < 1440 else f"{minutes // 1440}d"
+
+
 def duration_in_words(seconds: float) -> str:
     """A span of time in a sentence: ``42 s``, ``13 min``, ``2 h 13 min``, ``3 d 4 h``."""
     s = max(0, int(seconds))
@@ -128,6 +170,18 @@ def short_duration(seconds: float) -> str:
         if seconds >= 2 * scale or seconds == scale:
             return f"{short_number(seconds / scale)} {suffix}"
     return f"{short_number(seconds)} s"
+
+
+def rough_duration(seconds: float) -> str:
+    """What is only an estimate, rounded to one unit: ``85 s``, ``13 min``, ``2 h``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.0f} h"
+
+
+def elapsed(seconds: float) -> str:
+    """How long something took that mostly takes a moment: ``0.4 s``, ``12 s``."""
+    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
 def interval(seconds: float) -> str:
@@ -164,6 +218,18 @@ def parse_interval(text: str) -> float:
         hint = " (the unit is required)" if re.fullmatch(r"\s*[\d.]+\s*", text, re.ASCII) else ""
         raise ValueError(f"{text.strip()!r} is not a time such as 500ms, 2s or 1m{hint}")
     return float(match[1]) * _SECONDS[match[2].lower()]
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of ``90s``, ``30m``, ``1.5h``, ``2d``. Raises ValueError in words."""
+    days = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*d\s*", text, re.ASCII)
+    try:
+        seconds = float(days[1]) * 86400 if days else parse_interval(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a time such as 90s, 30m, 8h or 2d") from None
+    if not seconds:
+        raise ValueError(f"{text!r} is no time at all")
+    return seconds
 
 
 _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([KMGT]?)(i?B?)\s*", re.IGNORECASE | re.ASCII)

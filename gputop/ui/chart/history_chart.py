@@ -254,8 +254,7 @@ def _side_by_side(places: tuple[PanePosition, ...], blocks: list[tuple[Line, ...
 
 
 def _title(metric: str, snapshot: Snapshot, view: View, dropped: int) -> str:
-    window = view.settings.chart_window
-    span = f"{window // 3600} h" if window % 3600 == 0 else f"{window // 60} min"
+    span = units.short_duration(view.settings.chart_window)
     parts = [CHART_METRICS[metric].label, *(["all GPUs"] if len(snapshot.gpus) > 1 else []), f"last {span}"]
     if dropped:
         parts.append(f"{dropped} more {'metric needs' if dropped == 1 else 'metrics need'} more room")

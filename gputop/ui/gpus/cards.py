@@ -137,11 +137,9 @@ def _history(
 def _sizes(drawing: GpuDrawing, view: View) -> str:
     gpu, parts = drawing.gpu, drawing.parts
     used = parts.used if parts is not None else gpu.memory_used_bytes
-    scale, unit, digits = (units.MIB, "MiB", 0) if view.settings.memory_unit == "MiB" else (units.GIB, "GiB", 1)
-    left = units.UNKNOWN if used is None else f"{used / scale:.{digits}f}"
-    right = units.UNKNOWN if not gpu.memory_total_bytes else f"{gpu.memory_total_bytes / scale:.{digits}f}"
+    memory = units.used_of_total_in_words(used, gpu.memory_total_bytes, view.settings.memory_unit)
     shared = " shared" if gpu.memory_is_shared else ""
-    return f"{left} / {right} {unit}{shared}"
+    return f"{memory}{shared}"
 
 
 def _activity(gpu: Gpu, cells: int) -> str:
@@ -202,8 +200,8 @@ def _power(drawing: GpuDrawing, bar: int, text: int, view: View) -> Line:
         share = 100 * gpu.power_watts / (gpu.power_limit_watts or gpu.facts.power_limit_max_watts or 1)
     severity = severity_of(share, view.settings.threshold_power)
     style = STYLE_OF[severity].removesuffix("+b") if severity else load_role(share)
-    watts = units.UNKNOWN if gpu.power_watts is None else f"{gpu.power_watts:.0f} W"
-    of = "" if gpu.power_limit_watts is None else f" / {gpu.power_limit_watts:.0f} W"
+    watts = units.watts(gpu.power_watts)
+    of = "" if gpu.power_limit_watts is None else f" / {units.watts(gpu.power_limit_watts)}"
     return (
         ("PWR  ", "dim"),
         *gauge(share, bar, style, view.glyphs),
@@ -224,7 +222,7 @@ def _links(drawing: GpuDrawing, inner: int, view: View) -> Line:
         ),
     ]
     room = inner - 17
-    clocks = f"{_number(gpu.clock_sm_mhz):>4}/{_number(gpu.clock_memory_mhz):<5}MHz"
+    clocks = f"{units.number(gpu.clock_sm_mhz):>4}/{units.number(gpu.clock_memory_mhz):<5}MHz"
     if gpu.nvlink_rx_bytes_per_second is not None and room >= 6 + 12 + 4 + 17:
         rx, tx = units.rate(gpu.nvlink_rx_bytes_per_second), units.rate(gpu.nvlink_tx_bytes_per_second)
         spans += [(" NVL ", "dim"), (f"{down}{rx:<5}{up}{tx:<5}", "text")]
@@ -234,7 +232,3 @@ def _links(drawing: GpuDrawing, inner: int, view: View) -> Line:
         room = 0
     spans.append((" " * room, "text"))
     return tuple(spans)
-
-
-def _number(value: float | None) -> str:
-    return units.UNKNOWN if value is None else f"{value:.0f}"

@@ -234,9 +234,9 @@ class GpuText:
         span = None if low is None or high is None else f"{low:.0f} to {high:.0f} W can be set"
         return [
             *field("draw", _of(gpu.power_watts, gpu.power_limit_watts, "W"), cells, "title"),
-            *field("this instant", _watts(gpu.power_instant_watts), cells),
-            *field("limit", _watts(gpu.power_limit_watts), cells),
-            *field("default limit", _watts(facts.power_limit_default_watts), cells),
+            *field("this instant", units.watts(gpu.power_instant_watts), cells),
+            *field("limit", units.watts(gpu.power_limit_watts), cells),
+            *field("default limit", units.watts(facts.power_limit_default_watts), cells),
             *field("range", span, cells),
         ]
 
@@ -366,10 +366,6 @@ def _of(value: float | None, most: float | None, unit: str) -> str | None:
     if value is None:
         return None
     return f"{value:.0f} {unit}" if most is None else f"{value:.0f} of {most:.0f} {unit}"
-
-
-def _watts(value: float | None) -> str | None:
-    return None if value is None else f"{value:.0f} W"
 
 
 def _rate(value: float | None) -> str | None:

@@ -130,15 +130,8 @@ def tall_sparkline(values: tuple[float, ...], cells: int, rows: int, style: str,
 
 def size_pair(parts: MemoryParts | None, gpu: Gpu, view: View) -> str:
     """``88.1/140.4G``: used and total in one unit."""
-    total = gpu.memory_total_bytes
     used = parts.used if parts is not None else gpu.memory_used_bytes
-    if view.settings.memory_unit == "MiB":
-        scale, suffix, digits = units.MIB, "M", 0
-    else:
-        scale, suffix, digits = units.GIB, "G", 1
-    left = units.UNKNOWN if used is None else f"{used / scale:.{digits}f}"
-    right = units.UNKNOWN if not total else f"{total / scale:.{digits}f}"
-    return f"{left}/{right}{suffix}"
+    return units.used_of_total(used, gpu.memory_total_bytes, view.settings.memory_unit)
 
 
 def percent_span(value: float | None, cells: int = 5) -> Span:
@@ -148,8 +141,7 @@ def percent_span(value: float | None, cells: int = 5) -> Span:
 
 def figure(label: str, value: float | None, digits: int = 3) -> tuple[Span, Span]:
     """``SM  92``: a dim label and a percentage without its sign."""
-    text = units.UNKNOWN if value is None else f"{value:.0f}"
-    return (f" {label}", "dim"), (fit(text, digits, right=True), "text" if value is not None else "dim")
+    return (f" {label}", "dim"), (fit(units.number(value), digits, right=True), "text" if value is not None else "dim")
 
 
 def temperature_span(gpu: Gpu, view: View, cells: int) -> Span:
@@ -160,18 +152,12 @@ def temperature_span(gpu: Gpu, view: View, cells: int) -> Span:
     return fit(text, cells, right=True), STYLE_OF[severity] if severity else "text"
 
 
-def power_text(gpu: Gpu) -> str:
-    """``694/700W``."""
-    power = units.UNKNOWN if gpu.power_watts is None else f"{gpu.power_watts:.0f}"
-    return f"{power}W" if gpu.power_limit_watts is None else f"{power}/{gpu.power_limit_watts:.0f}W"
-
-
 def power_span(gpu: Gpu, view: View, cells: int) -> Span:
     share = None
     if gpu.power_watts is not None and gpu.power_limit_watts:
         share = 100 * gpu.power_watts / gpu.power_limit_watts
     severity = severity_of(share, view.settings.threshold_power)
-    text = power_text(gpu)
+    text = units.power(gpu.power_watts, gpu.power_limit_watts)
     if width(text) >= cells:  # 1000 W and more: the limit gives way to a blank
         text = f"{text.partition('/')[0]}W"
     return fit(text, cells, right=True), STYLE_OF[severity] if severity else "text"

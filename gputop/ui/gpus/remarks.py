@@ -161,7 +161,7 @@ def memory_remark(
         words = f"{'+' if growing else '-'}{units.size(abs(per_minute), settings.memory_unit)}/min"
         if growing and trend.seconds_to_full is not None and trend.seconds_to_full < 2 * 86400:
             soon = Severity.CRITICAL if trend.seconds_to_full < 120 else Severity.WARNING
-            until = _until(trend.seconds_to_full)
+            until = units.rough_duration(trend.seconds_to_full)
             return Remark(
                 max(severity, soon), f"{words} full in {until}", f"full {until.replace(' min', 'm').replace(' ', '')}"
             )
@@ -180,11 +180,3 @@ def memory_remark(
     if explained is not None and explained.busy:
         return Remark(Severity.WARNING, "busy, and no process is listed", "busy ?")
     return Remark(severity, full, f"{share:.0f}%") if full else None
-
-
-def _until(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.0f} h"

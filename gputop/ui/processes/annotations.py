@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from gputop import units
 from gputop.leaks.report import LeakReport
 from gputop.model import LeakVerdict, ProcessKey, Verdict
 from gputop.model.owner import Owner
@@ -72,14 +73,11 @@ class ProcessAnnotations:
 
 
 def verdict_label(verdict: LeakVerdict, now: float) -> str:
-    """``LEAK``, ``IDLE 2h13``: with the time for which it is so, to the minute."""
+    """``LEAK``, ``IDLE 2h13m``: with the time for which it is so, to the minute."""
     name = verdict.verdict.name
     if verdict.since is None or verdict.verdict not in (Verdict.IDLE, Verdict.STUCK):
         return name
-    minutes = max(0, int(now - verdict.since)) // 60
-    if minutes < 60:
-        return f"{name} {minutes}m"
-    return f"{name} {minutes // 60}h{minutes % 60:02d}m" if minutes < 1440 else f"{name} {minutes // 1440}d"
+    return f"{name} {units.coarse_duration(now - verdict.since)}"
 
 
 def job_of(owner: Owner) -> str:

@@ -101,8 +101,7 @@ def _memory_share(row: ProcessRow, _: CellContext) -> Cell:
 
 
 def _memory_share_of(row: ProcessRow) -> float | None:
-    bytes_, capacity = row.process.memory_bytes, row.capacity_bytes
-    return None if bytes_ is None or not capacity else bytes_ * 100 / capacity
+    return units.percent_of(row.process.memory_bytes, row.capacity_bytes)
 
 
 def _load(value: float | None, thresholds: Thresholds | None = None) -> Cell:
