@@ -129,7 +129,7 @@ class NvmlSource:
         library, slots = self._opened(), self._slots
         if slot >= len(slots):
             identity = self._known.get(slot) or Identity(f"slot:{slot}", f"GPU {slot}")
-            return self._unread(slot, identity, error="the driver does not count this GPU any more")
+            return self._unread(slot, identity, error="the driver no longer lists this GPU")
         entry = slots[slot]
         try:
             if entry.device is not None and entry.device.outdated:

@@ -183,9 +183,9 @@ class SlowFacts:
         if facts.rows_remap_failed:
             yield "remapping memory rows failed: have the board serviced"
         if facts.rows_remap_pending:
-            yield "memory rows wait to be remapped: reset the GPU"
+            yield "memory rows are waiting to be remapped: reset the GPU"
         if retirement_pending:
-            yield "memory pages wait to be retired: reset the GPU"
+            yield "memory pages are waiting to be retired: reset the GPU"
         if facts.persistence_mode is False:
             yield "persistence off"
         if self._numa.read() is not None:

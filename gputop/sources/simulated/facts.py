@@ -45,7 +45,7 @@ class SimulatedFacts:
             compute_capability=model.compute_capability,
             serial=gpu.serial if model.serial_known else None,
             vbios="96.00.CF.00.02" if model.server else "95.02.3C.40.B1",
-            compute_mode="Default",
+            compute_mode="default",
             persistence_mode=gpu.persistence,
             display_active=gpu.display,
             mig_mode=bool(gpu.instances) if model.mig else None,

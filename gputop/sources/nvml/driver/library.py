@@ -49,7 +49,7 @@ class Library:
                 raise self.refused(code, initializing=True) from None
         except (getattr(pynvml, "NVMLLibraryMismatchError", OSError), OSError, UnicodeDecodeError) as error:
             # The first is no NVMLError.
-            raise SourceError(f"pynvml and the NVIDIA driver library do not fit together: {error}", 5) from error
+            raise SourceError(f"pynvml and the NVIDIA driver library are incompatible: {error}", 5) from error
 
     def _initialize_old(self) -> int:
         """Libraries before R390 have no nvmlInitWithFlags."""

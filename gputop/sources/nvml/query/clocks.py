@@ -77,8 +77,8 @@ def state_fields() -> Iterator[Field]:
     names = "EventReasons", "ThrottleReasons"
     supported = mask(*(f"nvmlDeviceGetSupportedClocks{name}" for name in names))
     active = mask(*(f"nvmlDeviceGetCurrentClocks{name}" for name in names))
-    yield named("supported", PLAIN, lambda gpu: f"0x{supported(gpu):016X}", "bits")
-    yield named("active", PLAIN, lambda gpu: f"0x{active(gpu):016X}", "bits")
+    yield named("supported", PLAIN, lambda gpu: f"0x{supported(gpu):016X}", "bitmask")
+    yield named("active", PLAIN, lambda gpu: f"0x{active(gpu):016X}", "bitmask")
     for name, bit in _REASONS.items():
         yield named(name, ACTIVE, has(bit))
     for name, id_ in _REASON_COUNTERS.items():
@@ -94,7 +94,7 @@ def power_fields() -> Iterator[Field]:
         return Field(name, WATTS, read, (f"gpu.power.{alias}",), note)
 
     yield Field("power.management", ENABLED, deprecated(590, flag("nvmlDeviceGetPowerManagementMode")))
-    yield Field("power.draw", WATTS, watts("nvmlDeviceGetPowerUsage"), note="mean of a second on most boards")
+    yield Field("power.draw", WATTS, watts("nvmlDeviceGetPowerUsage"), note="1 s average on most GPUs")
     yield named("power.draw.average", field_watts(_POWER_AVERAGE), "draw.average")
     yield named("power.draw.instant", field_watts(_POWER_INSTANT), "draw.instant")
     yield named("power.limit", watts("nvmlDeviceGetPowerManagementLimit"), "requested_limit", "as requested")

@@ -61,7 +61,7 @@ def _gpu_fields() -> Iterator[Field]:
     yield Field("accounting.mode", ENABLED, flag("nvmlDeviceGetAccountingMode"))
     yield Field("accounting.buffer_size", PLAIN, number("nvmlDeviceGetAccountingBufferSize"))
     for when in _WHEN:
-        yield Field(f"driver_model.{when}", PLAIN, lambda gpu: unsupported(), note="of Windows")
+        yield Field(f"driver_model.{when}", PLAIN, lambda gpu: unsupported(), note="Windows only")
     yield Field("vbios_version", PLAIN, text("nvmlDeviceGetVbiosVersion"))
     yield Field("inforom.img", PLAIN, text("nvmlDeviceGetInforomImageVersion"), ("inforom.image",))
     for part, aliases in (("oem", ()), ("ecc", ()), ("pwr", ("inforom.power",))):
@@ -71,7 +71,7 @@ def _gpu_fields() -> Iterator[Field]:
     yield Field("gpu_recovery_action", PLAIN, lambda gpu: label(_RECOVERY, field(gpu, abi.FIELD_RECOVERY_ACTION)))
     for position, when in enumerate(_WHEN):
         yield Field(f"gom.{when}", PLAIN, _operation_mode(position), (f"gpu_operation_mode.{when}",))
-    yield Field("fan.speed", PERCENT, number("nvmlDeviceGetFanSpeed"), note="intended, of the first fan")
+    yield Field("fan.speed", PERCENT, number("nvmlDeviceGetFanSpeed"), note="intended speed of the first fan")
     yield from state_fields()
     for part, position in (("total", 0), ("reserved", 2), ("used", 1), ("free", 3)):
         yield Field(f"memory.{part}", MIB, _memory(position))
@@ -79,9 +79,14 @@ def _gpu_fields() -> Iterator[Field]:
     yield Field("compute_mode", PLAIN, lambda gpu: label(_COMPUTE_MODES, compute_mode(gpu)))
     yield Field("compute_cap", PLAIN, _capability)
     utilization = "nvmlDeviceGetUtilizationRates"
-    yield Field("utilization.gpu", PERCENT, member(utilization, abi.Utilization, "gpu"), note="time any kernel ran")
+    yield Field(
+        "utilization.gpu",
+        PERCENT,
+        member(utilization, abi.Utilization, "gpu"),
+        note="share of time in which any kernel ran",
+    )
     busy = member(utilization, abi.Utilization, "memory")
-    yield Field("utilization.memory", PERCENT, busy, note="time the memory controller was busy")
+    yield Field("utilization.memory", PERCENT, busy, note="share of time in which the memory controller was busy")
     for engine, call in (("encoder", "Encoder"), ("decoder", "Decoder"), ("jpeg", "Jpg"), ("ofa", "Ofa")):
         yield Field(f"utilization.{engine}", PERCENT, number(f"nvmlDeviceGet{call}Utilization", of=2))
     for position, part in enumerate(("sessionCount", "averageFps", "averageLatency")):
@@ -105,7 +110,7 @@ def _gpu_fields() -> Iterator[Field]:
         yield Field(f"protected_memory.{part}", MIB, read, note="confidential computing")
     yield from fabric_fields()
     yield from platform_fields()
-    yield Field("hostname", PLAIN, _hostname, note="that was set for the GPU")
+    yield Field("hostname", PLAIN, _hostname, note="as set for the GPU")
 
 
 def _timestamp(moment: float) -> str:
@@ -126,7 +131,9 @@ def _pci_fields() -> Iterator[Field]:
     yield Field("pci.sub_device_id", PLAIN, lambda gpu: f"0x{_pci(gpu).subsystem_id:08X}")
     for name in ("current", "gpucurrent"):
         yield Field(f"pcie.link.gen.{name}", PLAIN, number("nvmlDeviceGetCurrPcieLinkGeneration"))
-    yield Field("pcie.link.gen.max", PLAIN, number("nvmlDeviceGetMaxPcieLinkGeneration"), note="of GPU and machine")
+    yield Field(
+        "pcie.link.gen.max", PLAIN, number("nvmlDeviceGetMaxPcieLinkGeneration"), note="supported by GPU and host"
+    )
     yield Field("pcie.link.gen.gpumax", PLAIN, number("nvmlDeviceGetGpuMaxPcieLinkGeneration"))
     yield Field("pcie.link.gen.hostmax", PLAIN, _host_generation, note="of the root port")
     yield Field("pcie.link.width.current", PLAIN, number("nvmlDeviceGetCurrPcieLinkWidth"))
