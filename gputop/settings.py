@@ -199,7 +199,7 @@ class Settings:
         "columns of the process table, left to right",
     )
     sort: str = _setting("gpu_mem", _one_of(*COLUMNS), "column the process table is sorted by")
-    sort_reverse: bool = _setting(False, _switch, "turn the column's natural order (largest first) about")
+    sort_reverse: bool = _setting(False, _switch, "reverse the column's natural order (largest first)")
     tree: bool = _setting(False, _switch, "processes as a tree")
     group: str = _setting("none", _one_of(*GROUPS), "what processes are grouped by, with subtotals")
     exited_minutes: int = _setting(5, _whole(0, 1440), "minutes for which processes that exited stay in the table")

@@ -53,7 +53,7 @@ KEYS: Final = (
     Key("fold", ("minus",), "-", "fold in the tree"),
     Key("group", ("b",), "b", "group by user, job, container, GPU, not at all"),
     Key("events", ("e",), "e", "what happened: starts, exits, jumps of memory, Xids, throttling, limits"),
-    Key("mark", ("m",), "m", "mark this moment: memory is told as the change since then; m again ends it"),
+    Key("mark", ("m",), "m", "mark this moment: show memory as the change since then; m again to stop"),
     Key("why", ("w",), "w", "why is this GPU full: one page, with what to do next"),
     Key("torch", ("T",), "T", "ask a process that uses gputop.torch_monitor for a memory snapshot, or to record"),
     Key("pause", ("p",), "p", "pause the screen, and go on"),

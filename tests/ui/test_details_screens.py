@@ -98,7 +98,7 @@ async def test_process_that_exited_is_said_to_be_gone_and_when() -> None:
         hold.send(9)  # type: ignore[union-attr]
         for _ in range(5):
             machine.tick()
-        await until(lambda: "Gone: seen at" in app.text(), "the news", 10)
+        await until(lambda: "Exited: noticed at" in app.text(), "the news", 10)
 
 
 async def test_pid_reused_is_not_shown_as_the_same_process() -> None:
@@ -109,7 +109,7 @@ async def test_pid_reused_is_not_shown_as_the_same_process() -> None:
         return ProcessScreen(known, lambda: snapshot, lambda key: None, VIEW)
 
     async with showing(make) as (app, _pilot):
-        await until(lambda: "no such process any more" in app.text(), "the host's answer")
+        await until(lambda: "no longer has this process" in app.text(), "the host's answer")
         text = whole_text(app)
         assert "mine" in text and "stranger" not in text
 
@@ -282,7 +282,7 @@ async def test_details_of_an_earlier_time_say_so_and_ask_nobody() -> None:
     row = process(10, gib=50)
     shot = Snapshot(TAKEN_AT, gpus=(gpu(0),), processes=(row,))
     async with showing(lambda: ProcessScreen(row, lambda: shot, None, VIEW, then=True), (120, 30)) as (app, pilot):
-        assert "as it was at" in app.text() and "tells of now only" in app.text()
+        assert "as it was at" in app.text() and "available live only" in app.text()
         await pilot.press("k")
         assert "Send a signal" not in app.text() and "Gone" not in app.text()
     async with showing(lambda: GpuScreen(gpu(0).uuid, lambda: shot, History(), VIEW, then=True), (120, 30)) as (app, _):

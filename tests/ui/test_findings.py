@@ -231,7 +231,7 @@ async def test_keys_group_mark_and_the_leaks_view(tmp_path: Path) -> None:
         await until(lambda: "VERDICT" in text_of(app), "the leaks view")
         await pilot.press("enter")
         await until(lambda: "Process 61020" in text_of(app), "details of the dead pid")
-        assert "LEAK: why, and what would make it wrong" in text_of(app)
+        assert "LEAK: why, and what would rule it out" in text_of(app)
         await pilot.press("escape", "escape")
 
 
@@ -239,7 +239,7 @@ async def test_who_is_it_and_scopes_from_the_details(tmp_path: Path) -> None:
     async with dashboard(tmp_path, "8xh200", size=(140, 60)) as (app, pilot):
         await until(lambda: app.insight.report.owners, "owners")
         await pilot.press("home", "enter")
-        await until(lambda: "Who is it" in text_of(app), "whose it is")
+        await until(lambda: "Owner" in text_of(app), "whose it is")
         await pilot.press("escape")
         await pilot.press("f9")
         await until(lambda: isinstance(app.screen, KillScreen) and not app.screen._busy, "the dialog")

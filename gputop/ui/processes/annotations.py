@@ -90,10 +90,10 @@ def job_of(owner: Owner) -> str:
 
 
 def _annotation(owner: Owner | None, verdict: LeakVerdict | None, now: float) -> ProcessAnnotation:
-    words = "" if verdict is None else verdict_label(verdict, now)
+    label = "" if verdict is None else verdict_label(verdict, now)
     thought = None if verdict is None else verdict.verdict
     if owner is None:
-        return ProcessAnnotation("", thought, words)
+        return ProcessAnnotation("", thought, label)
     container = owner.container
     name = "" if container is None else f"{container.engine} {(container.id or container.pod or '')[:12]}".strip()
-    return ProcessAnnotation(owner.where, thought, words, job=job_of(owner), container=name)
+    return ProcessAnnotation(owner.where, thought, label, job=job_of(owner), container=name)

@@ -50,16 +50,16 @@ def cell_spans(row: ProcessRow, unfolded: str = "▾ ", folded: str = "▸ ") ->
             said.append((f"  ▲ {row.annotation.remark}", "warning"))
         return tuple(fixed), tuple(said)
     if row.is_launcher:
-        return tuple(fixed), ((f"parent of {len(row.pids)} processes, on no GPU itself", "dim"),)
+        return tuple(fixed), ((f"parent of {len(row.pids)} processes, uses no GPU itself", "dim"),)
     facts = row.facts
     if row.dead:
         held = row.annotation.held_by
         fixed += [("dead ", "dead"), (f"← {held} ", "warning"), ("· ", "faint")] if held else [("(dead) ", "dead")]
-        words = (facts.command or facts.name) if facts is not None else row.annotation.command
-        return tuple(fixed), ((words or "the driver lists it", "dead"),)
+        command = (facts.command or facts.name) if facts is not None else row.annotation.command
+        return tuple(fixed), ((command or "the driver lists it", "dead"),)
     if row.gone:
-        words = (facts.command or facts.name) if facts is not None else None
-        return ((f"exited {row.annotation.exited} ", "dim"),), ((words or units.UNKNOWN, "dim"),)
+        command = (facts.command or facts.name) if facts is not None else None
+        return ((f"exited {row.annotation.exited} ", "dim"),), ((command or units.UNKNOWN, "dim"),)
     if facts is None:
         unknown = "(host pid: not visible from here)" if row.process.exists is None else "…"
         return tuple(fixed), ((unknown, "dim"),)

@@ -33,10 +33,10 @@ _CURVE_ROWS: Final = 3
 _STATES: Final = {
     "R": "running (R)",
     "S": "sleeping (S)",
-    "D": "waiting in the kernel (D): no signal reaches it before it is back",
-    "T": "stopped (T): its GPU memory stays; SIGCONT lets it go on",
+    "D": "uninterruptible sleep (D): signals wait until the kernel call returns",
+    "T": "stopped (T): keeps its GPU memory; SIGCONT resumes it",
     "t": "stopped by a debugger (t)",
-    "Z": "zombie (Z): exited, its parent has not taken notice",
+    "Z": "zombie (Z): exited, not yet reaped by its parent",
     "X": "dead (X)",
     "I": "idle kernel thread (I)",
 }
@@ -176,13 +176,13 @@ class ProcessScreen(ScrollingPage[None]):
         lines: list[Line] = []
         if self._gone_at is not None:
             still = [row for row in self._rows if row.memory_bytes]
-            words = f"Gone: seen at {units.clock(self._gone_at)}. "
+            text = f"Exited: noticed at {units.clock(self._gone_at)}. "
             if self._details is None:
-                words = "The host has no such process any more. "
+                text = "The host no longer has this process. "
             if still:
                 held = units.size(sum(row.memory_bytes or 0 for row in still), self.view.settings.memory_unit)
-                words += f"The driver still lists it with {held}: processes that inherited its memory keep it."
-            lines += _warned(words, cells, self.view.glyphs.warning, "critical")
+                text += f"The driver still lists it with {held}: processes that inherited its memory hold it."
+            lines += _warned(text, cells, self.view.glyphs.warning, "critical")
         for problem in self._details.problems if self._details is not None else ():
             lines += _warned(problem, cells, self.view.glyphs.warning, "warning")
         command = self._command()
@@ -199,14 +199,14 @@ class ProcessScreen(ScrollingPage[None]):
         found = [Part("GPU memory", self._gpu_memory(cells)), *self._torch(cells), *self._thoughts(cells)]
         found.append(Part("Process", self._process(cells)))
         if details is None:
-            waiting = "the host is being asked…" if self._gone_at is None else "nothing more is known"
+            waiting = "reading /proc…" if self._gone_at is None else "nothing more is known"
             if self._then:
-                waiting = "tells of now only: End on the dashboard, then Enter"
+                waiting = "available live only: press End on the dashboard, then Enter"
             return [*found, Part("Host", [((waiting, "dim"),)])]
-        found.append(Part("Where from", self._origin(details, cells)))
+        found.append(Part("Origin", self._origin(details, cells)))
         found.append(Part("Parents", self._family(details.ancestors, cells, deeper=True)))
         found.append(Part(f"Children ({len(details.children)})", self._family(details.children, cells, deeper=False)))
-        found.append(Part("Environment (of an allow-list)", self._environment(details, cells)))
+        found.append(Part("Environment (selected variables)", self._environment(details, cells)))
         return found
 
     def _torch(self, cells: int) -> list[Part]:
@@ -233,26 +233,24 @@ class ProcessScreen(ScrollingPage[None]):
         key = ProcessKey(self.key.pid, None) if dead_pid is not None else self.key
         verdict = report.verdict_of(key)
         if verdict is not None:
-            title = f"{verdict.verdict.name}: why, and what would make it wrong"
+            title = f"{verdict.verdict.name}: why, and what would rule it out"
             found.append(Part(title, about_verdict(verdict, report, self.view, cells)))
         elif dead_pid is not None:
-            found.append(Part("Who keeps its memory", about_holders(dead_pid, report, self.view, cells)))
+            found.append(Part("Who holds its memory", about_holders(dead_pid, report, self.view, cells)))
         owner = report.owners.get(self.key)
         if owner is not None:
             rows = [line for label, text in owner.facts() for line in field(label, text, cells, label_cells=22)]
             rows += [
-                line for gpu in self._cuda_names(owner) for line in field("CUDA calls it", gpu, cells, label_cells=22)
+                line for gpu in self._cuda_names(owner) for line in field("CUDA device", gpu, cells, label_cells=22)
             ]
             if not owner.readable:
-                rows.append((("another user's: what only its environment tells is not known", "dim"),))
-            found.append(
-                Part("Who is it", rows or [(("nothing stands out: no container, job, unit or terminal", "dim"),)])
-            )
+                rows.append((("another user's process: its environment cannot be read", "dim"),))
+            found.append(Part("Owner", rows or [(("no container, job, systemd unit or terminal", "dim"),)]))
         for straggler in report.stragglers:
             if straggler.process == self.key:
                 found.append(
                     Part(
-                        f"Beside its peers in {straggler.job}",
+                        f"Compared with its peers in {straggler.job}",
                         [((w, "warning"),) for w in wrap(straggler.message, cells)],
                     )
                 )
@@ -272,16 +270,14 @@ class ProcessScreen(ScrollingPage[None]):
                 by_uuid = name.startswith("GPU-") and gpu.uuid.startswith(name)
                 if by_uuid or (name == str(gpu.index) and owner.device_order in (None, "PCI_BUS_ID")):
                     sure = (
-                        ""
-                        if by_uuid or owner.device_order == "PCI_BUS_ID"
-                        else " (where CUDA counts as the driver does)"
+                        "" if by_uuid or owner.device_order == "PCI_BUS_ID" else " (if CUDA_DEVICE_ORDER is PCI_BUS_ID)"
                     )
-                    found.append(f"GPU {gpu.index} is cuda:{n} to it{sure}")
+                    found.append(f"GPU {gpu.index} is cuda:{n} in this process{sure}")
         return found
 
     def _gpu_memory(self, cells: int) -> list[Line]:
         if not self._rows:
-            return [(("It holds no GPU memory now.", "dim"),)]
+            return [(("It uses no GPU memory now.", "dim"),)]
         lines: list[Line] = []
         capacities = memory_capacities(self._snapshot) if self._snapshot is not None else {}
         for row in self._rows:
@@ -301,7 +297,7 @@ class ProcessScreen(ScrollingPage[None]):
             ring = self._past.memory(row.row)
             if ring is not None:
                 lines += self._curve(ring.last(max(10, cells - 9)), total, row.gpu_index, cells)
-        lines.append((("The largest of every 2 s, newest at the right", "dim"),))
+        lines.append((("Maximum of every 2 s, newest on the right", "dim"),))
         return lines
 
     def _curve(self, values: tuple[float, ...], total: int | None, index: int, cells: int) -> list[Line]:
@@ -325,10 +321,10 @@ class ProcessScreen(ScrollingPage[None]):
             when = units.clock if now - facts.start_time < 20 * 3600 else units.timestamp
             age = units.duration((self._gone_at or now) - facts.start_time)
             started = f"{when(facts.start_time)}, {age} ago"
-        state = "gone" if self._gone_at is not None else _STATES.get(facts.state or "", facts.state)
+        state = "exited" if self._gone_at is not None else _STATES.get(facts.state or "", facts.state)
         cpu = None if facts.cpu_percent is None else f"{facts.cpu_percent:.0f} % of one core"
         if facts.cpu_seconds is not None:
-            cpu = f"{cpu or units.UNKNOWN}, {units.duration(facts.cpu_seconds)} in all"
+            cpu = f"{cpu or units.UNKNOWN}, {units.duration(facts.cpu_seconds)} total"
         user = facts.user if facts.uid is None or facts.user == str(facts.uid) else f"{facts.user} ({facts.uid})"
         return [
             *field("state", state, cells, "warning" if facts.state in ("D", "T", "t", "Z") else "text"),
@@ -347,7 +343,7 @@ class ProcessScreen(ScrollingPage[None]):
             *field("executable", details.executable, cells),
             *field("directory", details.cwd, cells),
             *field("cgroup", details.cgroup, cells),
-            *field("holds open", None if devices is None else " ".join(devices) or "no NVIDIA device", cells),
+            *field("open devices", None if devices is None else " ".join(devices) or "no NVIDIA device", cells),
         ]
 
     def _family(self, relatives: Sequence[HostFacts], cells: int, deeper: bool) -> list[Line]:
@@ -366,11 +362,11 @@ class ProcessScreen(ScrollingPage[None]):
         if details.environment is None:
             return [(("not permitted", "dim"),)]
         lines = [line for name, value in details.environment for line in field(name, value or '""', cells, "text", 28)]
-        return lines or [(("none of the names that are shown", "dim"),)]
+        return lines or [(("none of these variables is set", "dim"),)]
 
 
-def _warned(words: str, cells: int, sign: str, style: str) -> list[Line]:
-    parts = wrap(words, cells - 2)
+def _warned(text: str, cells: int, sign: str, style: str) -> list[Line]:
+    parts = wrap(text, cells - 2)
     return [((f"{sign} " if not n else "  ", f"{style}+b"), (part, style)) for n, part in enumerate(parts)]
 
 

@@ -51,8 +51,8 @@ class FilterPrompt(Horizontal):
         self._say()
 
     def _say(self) -> None:
-        words, style = (" Filter: ", "key+b@bar") if self._problem is None else (" Filter? ", "warning+b@bar")
-        self._label.show([((fit(words, _LABEL_CELLS), style),)])
+        label, style = (" Filter: ", "key+b@bar") if self._problem is None else (" Filter? ", "warning+b@bar")
+        self._label.show([((fit(label, _LABEL_CELLS), style),)])
 
     @on(Input.Changed)
     def _changed(self, event: Input.Changed) -> None:

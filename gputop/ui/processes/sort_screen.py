@@ -14,11 +14,11 @@ from gputop.ui.toolkit.dialog import Dialog
 from gputop.ui.toolkit.frame import Hint, on
 from gputop.ui.toolkit.view import View
 
-Order = tuple[str, bool]
-"""The column's id, and whether its natural order is turned about."""
+SortChoice = tuple[str, bool]
+"""The column's id, and whether its natural order is reversed."""
 
 
-class SortScreen(Dialog[Order | None]):
+class SortScreen(Dialog[SortChoice | None]):
     """Asks for the column: those of the table first, then the others. Dismissed with None where nothing was chosen."""
 
     most_cells: ClassVar[int] = 64
@@ -71,7 +71,7 @@ class SortScreen(Dialog[Order | None]):
         return "Sort by"
 
     def hints(self) -> Sequence[Hint]:
-        return (("Enter", "sort"), ("←→ I", "turn about"), ("Esc", "cancel"))
+        return (("Enter", "sort"), ("←→ I", "reverse the order"), ("Esc", "cancel"))
 
     def content(self, cells: int, rows: int) -> Sequence[Line]:
         self._rows = min(rows, len(self._ids))

@@ -83,13 +83,13 @@ def targets(listing: TableRows, tags: Tags, cursor: ProcessRow | None) -> Target
     tagged = tags.listed(listing)
     if not tagged and cursor is not None and cursor.gone:
         gone = Target(cursor.process_key)
-        return Targets(refused=((gone, f"exited {cursor.annotation.exited}: nothing is left to signal"),))
+        return Targets(refused=((gone, f"exited {cursor.annotation.exited}: there is nothing left to signal"),))
     if not tagged and cursor is not None and cursor.is_group:
         group = Target(ProcessKey(len(cursor.pids), None))
         return Targets(refused=((group, f"processes in {cursor.annotation.group}: Space tags them"),))
     if not tagged and cursor is not None and cursor.is_launcher:
         launcher = Target(ProcessKey(cursor.process.pid, None))
-        return Targets(refused=((launcher, "on no GPU itself: Space tags the processes under it"),))
+        return Targets(refused=((launcher, "uses no GPU itself: Space tags the processes under it"),))
     if not tagged:
         pids, hidden = ([] if cursor is None else [cursor.process.pid]), []
     else:
@@ -122,5 +122,5 @@ def _target(listing: TableRows, pid: int) -> tuple[Target, str]:
     if exists is False:
         return target, "dead: there is nothing left to signal; other processes keep its memory"
     if exists is None:
-        return target, "of another PID namespace: it cannot be reached from here"
+        return target, "in another PID namespace: it cannot be signalled from here"
     return target, ""

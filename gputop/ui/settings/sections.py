@@ -77,7 +77,7 @@ def sections(gpus: Sequence[Gpu], themes: Sequence[str], order: ColumnOrder) -> 
             "Processes",
             [
                 Choice("sort", "Sort by", [(id_, column.heading) for id_, column in COLUMNS.items()], "Also F6"),
-                Switch("sort_reverse", "Reversed", "Turns the column's natural order about; also I"),
+                Switch("sort_reverse", "Reversed", "Reverse the column's natural order; also I"),
                 Switch("tree", "As a tree", "Children under their parents; also F5"),
                 Choice("group", "Group by", [(name, name) for name in GROUPS], "With subtotals; also b"),
                 Amount("exited_minutes", "Keep exited", (0, 1, 5, 15, 60), "min", "How long grey lines of them stay"),
