@@ -137,7 +137,7 @@ async def test_a_torn_recording_says_so(tmp_path: Path) -> None:
     record(path, list(life("", 20)))
     path.write_bytes(path.read_bytes()[:-100])
     async with replaying(path) as (app, _):
-        await until(lambda: "It is whole up to" in notices(app), "the words")
+        await until(lambda: "It is complete up to" in notices(app), "the words")
 
 
 async def test_the_chart_follows_a_jump_at_once(recording: Path) -> None:
