@@ -121,11 +121,11 @@ def day(file: Path, demo: str, hours: float, interval: float) -> None:
     recorder = Recorder(file)
     snapshots = []
     with Recording.open(short) as recording:
-        place = recording.place()
-        place.seek(0.0)
-        snapshots.append(place.snapshot())
-        while place.step(1):
-            snapshots.append(place.snapshot())
+        cursor = recording.cursor()
+        cursor.seek(0.0)
+        snapshots.append(cursor.snapshot())
+        while cursor.step(1):
+            snapshots.append(cursor.snapshot())
     sync, os.fdatasync = os.fdatasync, lambda _: None
     for n in range(int(hours * 4)):
         for snapshot in snapshots:
@@ -143,21 +143,21 @@ def seek_in(file: Path) -> None:
     os.close(descriptor)
     opening = timed(lambda: Recording.open(file))
     recording = Recording.open(file)
-    place = recording.place()
+    cursor = recording.cursor()
     chance = random.Random(1)
     span = recording.last_at - recording.first_at
 
     def go() -> None:
-        place.seek(recording.first_at + chance.random() * span)
-        place.snapshot()
+        cursor.seek(recording.first_at + chance.random() * span)
+        cursor.snapshot()
 
     times = [timed(go) for _ in range(200)]
     print(f"| records | {recording.records} |")
     print(f"| open, cold cache | {opening * 1000:.0f} ms |")
     print(f"| seek to any time, median of 200 | {statistics.median(times) * 1000:.1f} ms |")
     print(f"| the slowest of them | {max(times) * 1000:.1f} ms |")
-    place.seek(recording.first_at + span / 2)
-    print(f"| a step back | {timed(lambda: (place.step(-1), place.snapshot())) * 1000:.1f} ms |")
+    cursor.seek(recording.first_at + span / 2)
+    print(f"| a step back | {timed(lambda: (cursor.step(-1), cursor.snapshot())) * 1000:.1f} ms |")
 
 
 def timed(action: Callable[[], object]) -> float:

@@ -137,7 +137,7 @@ class Recording:
         """The time that somebody means by *text* while looking at *now*. Raises ValueError in words."""
         return parse_when(text, self.first_at, self.last_at, now, self.counted_on)
 
-    def place(self) -> RecordingCursor:
+    def cursor(self) -> RecordingCursor:
         """At its first record."""
         return RecordingCursor(self)
 
@@ -265,8 +265,8 @@ def _is_locked(descriptor: int) -> bool:
 
 def describe(recording: Recording) -> dict[str, Any]:
     """What `gputop replay --info` prints."""
-    place = recording.place()
-    gpus = len(place.snapshot().gpus)
+    cursor = recording.cursor()
+    gpus = len(cursor.snapshot().gpus)
     seconds = recording.last_at - recording.first_at
     hours = gpus * seconds / 3600
     return {

@@ -117,7 +117,7 @@ class Trend:
     seconds_to_full: float | None = None
 
 
-class Track:
+class GpuHistory:
     """The history of one GPU."""
 
     def __init__(self) -> None:
@@ -146,11 +146,11 @@ class Track:
         self.utilization.put(at, NAN if utilization is None else float(utilization), 3 * interval)
         if gpu.memory_used_bytes is not None and (self.peak_bytes is None or gpu.memory_used_bytes > self.peak_bytes):
             self.peak_bytes, self.peak_at = gpu.memory_used_bytes, at
-        if at - self._trend_at >= TREND_EVERY:
+        if at - self._trend_at >= TREND_PERIOD_SECONDS:
             self._trend_at = at
             total = gpu.memory_total_bytes
             full = None if total is None else total - (gpu.memory_reserved_bytes or 0)
-            self.trend = trend(list(self.fine.since("memory", at - TREND_WINDOW)), full)
+            self.trend = trend(list(self.fine.since("memory", at - TREND_WINDOW_SECONDS)), full)
 
     def _put_coarse(self, at: float, sample: dict[str, float]) -> None:
         """The maximum of each 5 s, for windows longer than the fine ring."""
@@ -177,18 +177,18 @@ class History:
     when the clock was set back: a curve has one direction only."""
 
     def __init__(self) -> None:
-        self.tracks: dict[str, Track] = {}
+        self.tracks: dict[str, GpuHistory] = {}
 
     def add(self, snapshot: Snapshot) -> None:
         for gpu in snapshot.gpus:
             track = self.tracks.get(gpu.uuid)
             if track is None or snapshot.taken_at < track.fine.newest - CLOCK_STEP_SECONDS:
-                track = self.tracks[gpu.uuid] = Track()
+                track = self.tracks[gpu.uuid] = GpuHistory()
             if gpu.late or gpu.error is not None or gpu.asleep:
                 gpu = Gpu(index=gpu.index, uuid=gpu.uuid, name=gpu.name, read_at=gpu.read_at)  # nothing is known now
             track.put(gpu, snapshot.taken_at, snapshot.interval)
 
-    def track(self, uuid: str) -> Track | None:
+    def track(self, uuid: str) -> GpuHistory | None:
         return self.tracks.get(uuid)
 
 
@@ -201,11 +201,11 @@ class NoHistory(History):
 
 # ----------------------------------------------------------------------------- trend
 
-TREND_WINDOW: Final = 180.0  # seconds looked back
-TREND_EVERY: Final = 3.0
-_LEAST_SPAN: Final = 20.0
-_POINTS: Final = 40
-_LEAST_RISE: Final = 64 * 1024**2
+TREND_WINDOW_SECONDS: Final = 180.0  # looked back
+TREND_PERIOD_SECONDS: Final = 3.0
+_LEAST_SPAN_SECONDS: Final = 20.0
+_MOST_POINTS: Final = 40
+_LEAST_RISE_BYTES: Final = 64 * 1024**2
 
 
 def trend(points: list[tuple[float, float]], full_bytes: float | None) -> Trend:
@@ -216,12 +216,12 @@ def trend(points: list[tuple[float, float]], full_bytes: float | None) -> Trend:
     same way; a jump followed by a plateau is none.
     """
     known = [point for point in points if point[1] == point[1]]
-    if len(known) < 8 or known[-1][0] - known[0][0] < _LEAST_SPAN:
+    if len(known) < 8 or known[-1][0] - known[0][0] < _LEAST_SPAN_SECONDS:
         return Trend()
     thinned = _thin(known)
     slope, agreement = _slope(thinned)
     span = thinned[-1][0] - thinned[0][0]
-    if abs(slope) * span < _LEAST_RISE or agreement < 0.75:
+    if abs(slope) * span < _LEAST_RISE_BYTES or agreement < 0.75:
         return Trend()
     late, _ = _slope(_thin(known[-max(4, len(known) // 3) :]))
     if late * slope <= 0 or abs(late) < abs(slope) / 4:
@@ -233,10 +233,10 @@ def trend(points: list[tuple[float, float]], full_bytes: float | None) -> Trend:
 
 
 def _thin(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    if len(points) <= _POINTS:
+    if len(points) <= _MOST_POINTS:
         return points
-    step = (len(points) - 1) / (_POINTS - 1)
-    return [points[round(n * step)] for n in range(_POINTS)]
+    step = (len(points) - 1) / (_MOST_POINTS - 1)
+    return [points[round(n * step)] for n in range(_MOST_POINTS)]
 
 
 def _slope(points: list[tuple[float, float]]) -> tuple[float, float]:

@@ -18,12 +18,13 @@ from gputop.settings import Settings
 MOST_EVENTS: Final = 1000
 MOST_EXITED: Final = 256
 JUMP_BYTES: Final = units.GIB
-JUMP_PAUSE: Final = 5.0  # seconds: jumps closer together are one
-THROTTLE_PAUSE: Final = 60.0  # seconds a reason must have been away to be news again
-_DROP: Final = {"memory": 2.0, "temperature": 3.0, "utilization": 5.0, "power": 5.0}  # below the threshold: it is over
+JUMP_PAUSE_SECONDS: Final = 5.0  # jumps closer together are one
+THROTTLE_PAUSE_SECONDS: Final = 60.0  # a reason must have been away to be news again
+#: An event ends this far below its threshold: percent, degrees Celsius.
+_HYSTERESIS: Final = {"memory": 2.0, "temperature": 3.0, "utilization": 5.0, "power": 5.0}
 
 
-class Kind(enum.Enum):
+class EventKind(enum.Enum):
     """What an event is about, as the word the pane shows."""
 
     START = "start"
@@ -41,12 +42,12 @@ class Kind(enum.Enum):
 
 
 @dataclass(slots=True)
-class Event:
+class JournalEvent:
     """Something that happened, at *at* (epoch seconds)."""
 
     at: float
-    kind: Kind
-    words: str
+    kind: EventKind
+    message: str
     severity: Severity = Severity.NORMAL
     gpu_uuid: str | None = None
     gpu_index: int | None = None
@@ -70,7 +71,7 @@ class ExitedProcess:
 
 
 @dataclass(slots=True)
-class _Track:
+class _Record:
     """One process as it is followed."""
 
     key: ProcessKey
@@ -80,17 +81,19 @@ class _Track:
     peak: int | None = None
     dead: bool = False
     died_at: float | None = None  # where it was seen to die; the driver may list it on while it takes memory down
-    jumps: dict[tuple[str, int | None], tuple[Event, int]] = field(default_factory=dict)  # place: and bytes before
+    jumps: dict[tuple[str, int | None], tuple[JournalEvent, int]] = field(
+        default_factory=dict
+    )  # place: and bytes before
 
 
 class Journal:
-    """``events`` and ``departed`` are in order, the newest last; ``version`` changes whenever either does."""
+    """``events`` and ``exited`` are in order, the newest last; ``version`` changes whenever either does."""
 
     def __init__(self) -> None:
-        self.events: deque[Event] = deque(maxlen=MOST_EVENTS)
+        self.events: deque[JournalEvent] = deque(maxlen=MOST_EVENTS)
         self.exited: deque[ExitedProcess] = deque(maxlen=MOST_EXITED)
         self.version = 0
-        self._tracks: dict[int, _Track] | None = None  # by pid; None: nothing was seen yet
+        self._records: dict[int, _Record] | None = None  # by pid; None: nothing was seen yet
         self._before: tuple[GpuProcess, ...] = ()
         self._unread = False  # a process that is gone was on a GPU that did not answer: to be looked at again
         self._gpus: dict[str, Gpu] = {}
@@ -100,22 +103,22 @@ class Journal:
 
     def observe(self, snapshot: Snapshot, settings: Settings) -> None:
         """What is seen now."""
-        first = self._tracks is None
+        first = self._records is None
         for gpu in snapshot.gpus:
             self._observe_gpu(gpu, snapshot.taken_at, settings, first)
         if first or self._unread or snapshot.processes is not self._before:
             self._observe_processes(snapshot, first, settings)
         self._gpus = {gpu.uuid: gpu for gpu in snapshot.gpus}
 
-    def note(self, at: float, kind: Kind, words: str, severity: Severity = Severity.INFO) -> None:
+    def note(self, at: float, kind: EventKind, message: str, severity: Severity = Severity.INFO) -> None:
         """Something that others did: a signal sent, a moment marked."""
-        self._add(Event(at, kind, words, severity))
+        self._add(JournalEvent(at, kind, message, severity))
 
     def exited_since(self, at: float) -> list[ExitedProcess]:
         """The newest first."""
         return [one for one in reversed(self.exited) if one.exited_at >= at]
 
-    def _add(self, event: Event) -> None:
+    def _add(self, event: JournalEvent) -> None:
         self.events.append(event)
         self.version += 1
 
@@ -125,27 +128,27 @@ class Journal:
         name = f"GPU {gpu.index}"
         before = self._gpus.get(gpu.uuid)
 
-        def add(kind: Kind, words: str, severity: Severity, at: float = now) -> None:
-            self._add(Event(at, kind, f"{name}: {words}", severity, gpu.uuid, gpu.index))
+        def add(kind: EventKind, message: str, severity: Severity, at: float = now) -> None:
+            self._add(JournalEvent(at, kind, f"{name}: {message}", severity, gpu.uuid, gpu.index))
 
         for xid in gpu.xids:
             if xid.at > self._xids.get(gpu.uuid, 0.0):
                 self._xids[gpu.uuid] = xid.at
-                add(Kind.XID, f"Xid {xid.code}: {xid.message}", xid.severity, xid.at)
+                add(EventKind.XID, f"Xid {xid.code}: {xid.message}", xid.severity, xid.at)
         if gpu.error is not None:
             if before is None or before.error is None:
-                add(Kind.LOST, gpu.error, Severity.CRITICAL)
+                add(EventKind.LOST, gpu.error, Severity.CRITICAL)
             return
         if before is not None and before.error is not None:
-            add(Kind.BACK, "is back", Severity.INFO)
+            add(EventKind.BACK, "is back", Severity.INFO)
         if gpu.late or gpu.asleep:
             return
         for reason in event_reasons(gpu.event_reasons_mask) or ():
             if reason.severity >= Severity.WARNING:
                 seen = self._throttled.get((gpu.uuid, reason.bit))
                 self._throttled[gpu.uuid, reason.bit] = now
-                if seen is None or now - seen > THROTTLE_PAUSE:
-                    add(Kind.THROTTLE, f"clocks held down: {reason.label}", reason.severity)
+                if seen is None or now - seen > THROTTLE_PAUSE_SECONDS:
+                    add(EventKind.THROTTLE, f"clocks held down: {reason.label}", reason.severity)
         for quantity, value, unit in _measured(gpu):
             self._cross(gpu, quantity, value, unit, settings, now, first)
 
@@ -162,20 +165,20 @@ class Journal:
         over = next((severity for severity, limit in limits if value >= limit), Severity.NORMAL)
         if over > was:
             limit = dict(limits)[over]
-            words = f"GPU {gpu.index}: {quantity} {value:.0f}{unit}, the limit is {limit:g}{unit}"
+            message = f"GPU {gpu.index}: {quantity} {value:.0f}{unit}, the limit is {limit:g}{unit}"
             if not first:
-                self._add(Event(now, Kind.THRESHOLD, words, over, gpu.uuid, gpu.index))
+                self._add(JournalEvent(now, EventKind.THRESHOLD, message, over, gpu.uuid, gpu.index))
             self._over[place] = over
-        elif over < was and value < dict(limits)[was] - _DROP[quantity]:
-            words = f"GPU {gpu.index}: {quantity} {value:.0f}{unit}, below {dict(limits)[was]:g}{unit} again"
-            self._add(Event(now, Kind.THRESHOLD, words, Severity.INFO, gpu.uuid, gpu.index))
+        elif over < was and value < dict(limits)[was] - _HYSTERESIS[quantity]:
+            message = f"GPU {gpu.index}: {quantity} {value:.0f}{unit}, below {dict(limits)[was]:g}{unit} again"
+            self._add(JournalEvent(now, EventKind.THRESHOLD, message, Severity.INFO, gpu.uuid, gpu.index))
             self._over[place] = over
 
     # --------------------------------------------------------------- processes
 
     def _observe_processes(self, snapshot: Snapshot, first: bool, settings: Settings) -> None:
         now, unit = snapshot.taken_at, settings.memory_unit
-        tracks = self._tracks or {}
+        records = self._records or {}
         changed = None if self._unread else _changed(self._before, snapshot.processes)
         self._unread = False
         found: dict[int, list[GpuProcess]] = {}
@@ -184,85 +187,90 @@ class Journal:
                 found.setdefault(process.pid, []).append(process)
         unread = {gpu.uuid for gpu in snapshot.gpus if gpu.error is not None or gpu.late}
         for pid, parts in found.items():
-            track, facts = tracks.get(pid), parts[0].host
-            if track is not None and facts is not None and track.key.start_ticks not in (None, facts.key.start_ticks):
-                self._depart(track, now, unit)
-                track = None
-            if track is None:
-                track = tracks[pid] = _Track(parts[0].key, now, parts, facts, dead=parts[0].exists is False)
+            record, facts = records.get(pid), parts[0].host
+            if record is not None and facts is not None and record.key.start_ticks not in (None, facts.key.start_ticks):
+                self._exit(record, now, unit)
+                record = None
+            if record is None:
+                record = records[pid] = _Record(parts[0].key, now, parts, facts, dead=parts[0].exists is False)
                 if not first:
-                    self._start(track, now, unit)
+                    self._start(record, now, unit)
             else:
-                self._follow(track, parts, now, unit)
+                self._follow(record, parts, now, unit)
             if facts is not None:
-                track.key, track.facts = facts.key, facts
+                record.key, record.facts = facts.key, facts
             total = _total(parts)
-            if total is not None and (track.peak is None or total > track.peak):
-                track.peak = total
-        for pid in [pid for pid in tracks if pid not in found] if changed is None else ():
-            if any(part.gpu_uuid in unread for part in tracks[pid].parts):
+            if total is not None and (record.peak is None or total > record.peak):
+                record.peak = total
+        for pid in [pid for pid in records if pid not in found] if changed is None else ():
+            if any(part.gpu_uuid in unread for part in records[pid].parts):
                 self._unread = True
             else:
-                self._depart(tracks.pop(pid), now, unit)
-        self._tracks, self._before = tracks, snapshot.processes
+                self._exit(records.pop(pid), now, unit)
+        self._records, self._before = records, snapshot.processes
 
-    def _start(self, track: _Track, now: float, unit: str) -> None:
-        words = f"{_called(track)} started on {_where(track.parts)}"
-        self._process_event(track, now, Kind.START, words, Severity.NORMAL)
+    def _start(self, record: _Record, now: float, unit: str) -> None:
+        message = f"{_label(record)} started on {_where(record.parts)}"
+        self._process_event(record, now, EventKind.START, message, Severity.NORMAL)
 
-    def _follow(self, track: _Track, parts: list[GpuProcess], now: float, unit: str) -> None:
+    def _follow(self, record: _Record, parts: list[GpuProcess], now: float, unit: str) -> None:
         dead = parts[0].exists is False
-        if dead and not track.dead:
+        if dead and not record.dead:
             held = units.size(_total(parts), unit)
-            words = f"{_called(track)} died{_lived(track, now)}; the driver still lists it with {held}"
-            self._process_event(track, now, Kind.DEAD, words, Severity.WARNING)
-            track.died_at = now
-        track.dead = dead
-        before = {(part.gpu_uuid, part.gpu_instance_id): part.memory_bytes for part in track.parts}
+            message = f"{_label(record)} died{_after_life(record, now)}; the driver still lists it with {held}"
+            self._process_event(record, now, EventKind.DEAD, message, Severity.WARNING)
+            record.died_at = now
+        record.dead = dead
+        before = {(part.gpu_uuid, part.gpu_instance_id): part.memory_bytes for part in record.parts}
         for part in parts:
             place = part.gpu_uuid, part.gpu_instance_id
             old = before.get(place)
             if old is None or part.memory_bytes is None or old == part.memory_bytes:
                 continue
-            self._jump(track, part, old, part.memory_bytes, now, unit)
-        track.parts = parts
+            self._jump(record, part, old, part.memory_bytes, now, unit)
+        record.parts = parts
 
-    def _jump(self, track: _Track, part: GpuProcess, old: int, new: int, now: float, unit: str) -> None:
+    def _jump(self, record: _Record, part: GpuProcess, old: int, new: int, now: float, unit: str) -> None:
         """A change by JUMP_BYTES in one reading, or its continuation in the same direction."""
         place = part.gpu_uuid, part.gpu_instance_id
-        event, start = track.jumps.get(place, (None, old))
-        if event is not None and now - event.at <= JUMP_PAUSE and (new > old) == (old > start):
+        event, start = record.jumps.get(place, (None, old))
+        if event is not None and now - event.at <= JUMP_PAUSE_SECONDS and (new > old) == (old > start):
             event.at = now
             self.version += 1
         elif abs(new - old) >= JUMP_BYTES:
-            event, start = Event(now, Kind.JUMP, "", Severity.INFO, part.gpu_uuid, part.gpu_index, track.key), old
+            event, start = (
+                JournalEvent(now, EventKind.JUMP, "", Severity.INFO, part.gpu_uuid, part.gpu_index, record.key),
+                old,
+            )
             self._add(event)
-            track.jumps[place] = event, start
+            record.jumps[place] = event, start
         else:
             return
         sign = "+" if new > start else "-"
-        event.words = (
-            f"{_called(track)} {sign}{units.size(abs(new - start), unit)} on GPU {part.gpu_index} "
+        event.message = (
+            f"{_label(record)} {sign}{units.size(abs(new - start), unit)} on GPU {part.gpu_index} "
             f"({units.size(start, unit)} to {units.size(new, unit)})"
         )
 
-    def _depart(self, track: _Track, now: float, unit: str) -> None:
-        largest = max(track.parts, key=lambda part: part.memory_bytes or 0)
-        if track.dead:
-            words = f"the memory of dead {_called(track)} is back ({units.size(_total(track.parts), unit)})"
-            self._process_event(track, now, Kind.FREED, words, Severity.INFO)
-            if track.died_at is None:
+    def _exit(self, record: _Record, now: float, unit: str) -> None:
+        largest = max(record.parts, key=lambda part: part.memory_bytes or 0)
+        if record.dead:
+            message = f"the memory of dead {_label(record)} is back ({units.size(_total(record.parts), unit)})"
+            self._process_event(record, now, EventKind.FREED, message, Severity.INFO)
+            if record.died_at is None:
                 return  # nobody saw it alive
         else:
-            peak = f"; peak {units.size(track.peak, unit)} on {_where(track.parts)}" if track.peak is not None else ""
-            words = f"{_called(track)} exited{_lived(track, now)}{peak}"
-            words += self._context(largest, unit)
-            self._process_event(track, now, Kind.EXIT, words, Severity.NORMAL)
-            track.died_at = now
+            peak = (
+                f"; peak {units.size(record.peak, unit)} on {_where(record.parts)}" if record.peak is not None else ""
+            )
+            message = f"{_label(record)} exited{_after_life(record, now)}{peak}"
+            message += self._context(largest, unit)
+            self._process_event(record, now, EventKind.EXIT, message, Severity.NORMAL)
+            record.died_at = now
         part = GpuProcess(
-            largest.pid, largest.gpu_uuid, largest.kind, largest.gpu_index, memory_bytes=track.peak, exists=False
+            largest.pid, largest.gpu_uuid, largest.kind, largest.gpu_index, memory_bytes=record.peak, exists=False
         )
-        self.exited.append(ExitedProcess(part, track.facts, track.died_at, track.first_seen))
+        self.exited.append(ExitedProcess(part, record.facts, record.died_at, record.first_seen))
 
     def _context(self, part: GpuProcess, unit: str) -> str:
         """How full its GPU was when it was seen last, and who held most of it: what an out-of-memory death needs."""
@@ -281,9 +289,9 @@ class Journal:
         owner = f" ({biggest.host.user})" if biggest.host is not None and biggest.host.user else ""
         return f"{said}, the biggest beside it: {biggest.pid}{owner} with {units.size(biggest.memory_bytes, unit)}"
 
-    def _process_event(self, track: _Track, now: float, kind: Kind, words: str, severity: Severity) -> None:
-        part = track.parts[0]
-        self._add(Event(now, kind, words, severity, part.gpu_uuid, part.gpu_index, track.key))
+    def _process_event(self, record: _Record, now: float, kind: EventKind, message: str, severity: Severity) -> None:
+        part = record.parts[0]
+        self._add(JournalEvent(now, kind, message, severity, part.gpu_uuid, part.gpu_index, record.key))
 
 
 def _changed(before: tuple[GpuProcess, ...], now: tuple[GpuProcess, ...]) -> set[int] | None:
@@ -313,13 +321,13 @@ def _measured(gpu: Gpu) -> Iterable[tuple[str, float, str]]:
         yield "power", 100 * gpu.power_watts / gpu.power_limit_watts, "%"
 
 
-def _called(track: _Track) -> str:
-    facts = track.facts
+def _label(record: _Record) -> str:
+    facts = record.facts
     if facts is None:
-        return str(track.key.pid)
+        return str(record.key.pid)
     command = (facts.command or facts.name or "")[:60]
     user = f" ({facts.user})" if facts.user else ""
-    return f"{track.key.pid} {command}{user}"
+    return f"{record.key.pid} {command}{user}"
 
 
 def _where(parts: Iterable[GpuProcess]) -> str:
@@ -327,8 +335,8 @@ def _where(parts: Iterable[GpuProcess]) -> str:
     return f"GPU {indices[0]}" if len(indices) == 1 else f"GPUs {', '.join(map(str, indices))}"
 
 
-def _lived(track: _Track, now: float) -> str:
-    start = track.facts.start_time if track.facts is not None else None
+def _after_life(record: _Record, now: float) -> str:
+    start = record.facts.start_time if record.facts is not None else None
     return "" if start is None else f" after {units.duration(now - start)}"
 
 

@@ -1,4 +1,4 @@
-"""Plays a recording to the bus: the poller's place is taken by somebody who can be stopped, moved and hurried.
+"""Plays a recording onto the bus, in the poller's place: it can be paused, moved and played faster.
 
 The bus gets the snapshots as they were, with the times they were taken; the history is that of the recorded time, and
 made anew after every jump (a moment later, so that keys held down find it idle).
@@ -19,10 +19,10 @@ from gputop.sampling.history import SAMPLES, History
 from gputop.sampling.messages import SnapshotTaken
 
 SPEEDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
-_LEAST_APART: Final = 0.05  # seconds between two snapshots on the bus, however fast it plays
-_GAP: Final = 5.0  # recorded intervals without a record: played as one
-_SETTLED: Final = 0.15  # seconds after a jump before the history is made anew
-_LATE: Final = 1.0  # seconds it may fall behind before its clock is set anew
+_PUBLISH_SECONDS: Final = 0.05  # least time between two snapshots on the bus, however fast it plays
+_GAP_INTERVALS: Final = 5.0  # without a record: played as one
+_SETTLE_SECONDS: Final = 0.15  # after a jump before the history is made anew
+_MOST_BEHIND_SECONDS: Final = 1.0  # it may fall behind before its clock is set anew
 
 
 class Player(threading.Thread):
@@ -35,8 +35,8 @@ class Player(threading.Thread):
         super().__init__(daemon=True, name="gputop-player")
         self.recording, self._bus, self._window = recording, bus, window
         self.history = History()
-        self._place = recording.place()
-        self.latest: Snapshot | None = self._place.snapshot()
+        self._cursor = recording.cursor()
+        self.latest: Snapshot | None = self._cursor.snapshot()
         self.released = False
         self.jumps = 0  # how often the time shown changed otherwise than by playing on
         self._speed = speed
@@ -101,12 +101,12 @@ class Player(threading.Thread):
     @property
     def at(self) -> float:
         """The time shown, as the recording counts it."""
-        return self._place.at
+        return self._cursor.at
 
     @property
     def position(self) -> int:
         """Number of the record shown, from 0 to ``recording.records`` - 1."""
-        return self._place.number
+        return self._cursor.number
 
     @property
     def is_at_end(self) -> bool:
@@ -140,7 +140,7 @@ class Player(threading.Thread):
         facts = next((p.host for p in latest.processes if p.host and p.key == key), None) if latest else None
         if facts is None:
             return None
-        return ProcessDetails(facts, problems=("a recording has no more than the table shows",))
+        return ProcessDetails(facts, problems=("a recording holds only what the table shows",))
 
     # -- the player's thread
 
@@ -154,7 +154,7 @@ class Player(threading.Thread):
         while True:
             with self._changed:
                 if not (self._jobs or self._stopped):
-                    self._changed.wait(self._patience(due))
+                    self._changed.wait(self._seconds_to_wait(due))
                 jobs, self._jobs = self._jobs, []
                 if self._stopped:
                     return
@@ -170,7 +170,7 @@ class Player(threading.Thread):
             elif self._playing and now >= due:
                 due = self._play_on(due)
 
-    def _patience(self, due: float) -> float | None:
+    def _seconds_to_wait(self, due: float) -> float | None:
         """Seconds until there is something to do."""
         ends = [due] if self._playing else []
         if self._history_due is not None:
@@ -183,26 +183,26 @@ class Player(threading.Thread):
 
     def _play_on(self, due: float) -> float:
         """Show the next record. Returns when the one after is due."""
-        before = self._place.at
-        if not self._place.step(1):
+        before = self._cursor.at
+        if not self._cursor.step(1):
             self._playing = False
             self._publish()
             return due
         now = time.monotonic()
-        publish = now - self._published >= _LEAST_APART or self.is_at_end
+        publish = now - self._published >= _PUBLISH_SECONDS or self.is_at_end
         if publish:
             self._show()
         elif self._history_due is None:
-            self.history.add(self._place.snapshot())
-        passed = self._place.at - before
-        if not 0 < passed <= _GAP * self.interval:
+            self.history.add(self._cursor.snapshot())
+        passed = self._cursor.at - before
+        if not 0 < passed <= _GAP_INTERVALS * self.interval:
             passed = self.interval
         due += passed / self._speed
-        return due if due > now - _LATE else now
+        return due if due > now - _MOST_BEHIND_SECONDS else now
 
     def _show(self) -> None:
-        """Publish the record at the place, and keep it in the history while that is right."""
-        snapshot = self._place.snapshot()
+        """Publish the record at the cursor, and keep it in the history while that is right."""
+        snapshot = self._cursor.snapshot()
         if self._history_due is None:
             self.history.add(snapshot)
         self.latest = snapshot
@@ -218,28 +218,28 @@ class Player(threading.Thread):
         self._publish()
 
     def _seek(self, at: float) -> None:
-        self._place.seek(at)
+        self._cursor.seek(at)
         self._jumped()
 
     def _skip(self, seconds: float) -> None:
         self._playing = False
-        self._seek(max(self.recording.first_at, self._place.at + seconds))
+        self._seek(max(self.recording.first_at, self._cursor.at + seconds))
 
     def _step(self, by: int) -> None:
         self._playing = False
-        if self._place.step(by):
+        if self._cursor.step(by):
             self._jumped(by < 0)
 
     def _jumped(self, far: bool = True) -> None:
         if far:
             self.jumps += 1
-            self._history_due = time.monotonic() + _SETTLED
+            self._history_due = time.monotonic() + _SETTLE_SECONDS
         self._show()
 
     def _make_history(self) -> None:
         """The curves up to the time shown: at first as far back as every sample is kept, then what is wanted besides.
         Left unfinished when something is asked for meanwhile."""
-        end = self._place.at
+        end = self._cursor.at
         for window in sorted({min(self._window, SAMPLES * self.interval), self._window}):
             history = History()
             for snapshot in self.recording.snapshots(end - window, end):

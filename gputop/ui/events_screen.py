@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 
 from gputop import units
 from gputop.model import Severity
-from gputop.sampling.journal import Journal, Kind
+from gputop.sampling.journal import EventKind, Journal
 from gputop.text import wrap
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.frame import Hint
@@ -22,10 +22,28 @@ _STYLES: Final = {
     Severity.WARNING: "warning",
     Severity.CRITICAL: "critical",
 }
-_SHOWN: Final[tuple[tuple[str, frozenset[Kind]], ...]] = (
-    ("everything", frozenset(Kind)),
-    ("processes", frozenset({Kind.START, Kind.EXIT, Kind.DEAD, Kind.FREED, Kind.JUMP, Kind.SIGNAL, Kind.MARK})),
-    ("GPUs", frozenset({Kind.XID, Kind.THROTTLE, Kind.LOST, Kind.BACK, Kind.THRESHOLD, Kind.MARK})),
+_SHOWN: Final[tuple[tuple[str, frozenset[EventKind]], ...]] = (
+    ("everything", frozenset(EventKind)),
+    (
+        "processes",
+        frozenset(
+            {
+                EventKind.START,
+                EventKind.EXIT,
+                EventKind.DEAD,
+                EventKind.FREED,
+                EventKind.JUMP,
+                EventKind.SIGNAL,
+                EventKind.MARK,
+            }
+        ),
+    ),
+    (
+        "GPUs",
+        frozenset(
+            {EventKind.XID, EventKind.THROTTLE, EventKind.LOST, EventKind.BACK, EventKind.THRESHOLD, EventKind.MARK}
+        ),
+    ),
 )
 
 
@@ -73,7 +91,7 @@ class EventsScreen(ScrollingPage[None]):
             when = f"{units.clock_or_day(event.at):<12} "
             style = _STYLES[event.severity]
             hue = gpu_role(event.gpu_index) if event.gpu_index is not None else "dim"
-            for n, part in enumerate(wrap(event.words, max(10, cells - 24))):
+            for n, part in enumerate(wrap(event.message, max(10, cells - 24))):
                 head = ((when, "dim"), (f"{event.kind.value:<9} ", hue)) if not n else ((" " * 23, "text"),)
                 lines.append((*head, (part, style)))
         return lines or [(("Nothing has happened yet.", "dim"),)]

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 from gputop import __version__
 from gputop.model import EVENT_REASONS, Severity
 from gputop.model.columns import COLUMNS
-from gputop.sampling.journal import Kind
+from gputop.sampling.journal import EventKind
 from gputop.text import fit, wrap
 from gputop.ui.chart.events import LETTERS
 from gputop.ui.keys import KEYS, Key
@@ -41,18 +41,18 @@ _FILTER: Final = (
     ("!jupyter", "not this one; before any term"),
 )
 _EVENTS: Final = {
-    Kind.START: "a process started on a GPU",
-    Kind.EXIT: "a process exited: its peak, its life span, and how full its GPU was then",
-    Kind.DEAD: "a process died and the driver still lists its memory",
-    Kind.FREED: "a dead pid's memory came back",
-    Kind.JUMP: "a process's memory jumped by 1 GiB or more",
-    Kind.XID: "an Xid error of the driver",
-    Kind.THROTTLE: "the clocks were held down by heat or hardware",
-    Kind.LOST: "a GPU was lost",
-    Kind.BACK: "a GPU is back",
-    Kind.THRESHOLD: "a threshold of the settings was crossed",
-    Kind.SIGNAL: "a signal was sent from here",
-    Kind.MARK: "marked with m",
+    EventKind.START: "a process started on a GPU",
+    EventKind.EXIT: "a process exited: its peak, its life span, and how full its GPU was then",
+    EventKind.DEAD: "a process died and the driver still lists its memory",
+    EventKind.FREED: "a dead pid's memory came back",
+    EventKind.JUMP: "a process's memory jumped by 1 GiB or more",
+    EventKind.XID: "an Xid error of the driver",
+    EventKind.THROTTLE: "the clocks were held down by heat or hardware",
+    EventKind.LOST: "a GPU was lost",
+    EventKind.BACK: "a GPU is back",
+    EventKind.THRESHOLD: "a threshold of the settings was crossed",
+    EventKind.SIGNAL: "a signal was sent from here",
+    EventKind.MARK: "marked with m",
 }
 _VERDICTS: Final = (
     ("LEAK", "Nobody who could use the memory is left: its process is dead, or its job is over. F8 says who keeps it."),

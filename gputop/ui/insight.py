@@ -12,7 +12,7 @@ from gputop.leaks.process_context import Investigator
 from gputop.leaks.report import LeakReport
 from gputop.leaks.watch import LeakWatch
 from gputop.sampling.bus import Bus
-from gputop.sampling.journal import Journal, Kind
+from gputop.sampling.journal import EventKind, Journal
 from gputop.sampling.messages import LeaksReported, SnapshotTaken
 from gputop.sampling.sampler import Sampler
 from gputop.settings import Settings
@@ -84,7 +84,7 @@ class Insight:
 
     def note_signal(self, words: str) -> None:
         """What became of signals sent from here, for the list of events."""
-        self.journal.note(time.time(), Kind.SIGNAL, words)
+        self.journal.note(time.time(), EventKind.SIGNAL, words)
 
     def stop(self) -> None:
         if self._watch is not None:

@@ -17,7 +17,7 @@ from gputop.model import GpuProcess, LeakVerdict, ProcessKey, Severity, Verdict,
 from gputop.model.owner import Container, Owner
 from gputop.sampling.bus import Bus
 from gputop.sampling.history import History
-from gputop.sampling.journal import Event, ExitedProcess, Journal, Kind
+from gputop.sampling.journal import EventKind, ExitedProcess, Journal, JournalEvent
 from gputop.sampling.poller import Poller
 from gputop.settings import DEFAULTS, Settings
 from gputop.signals.scope import SignalScope
@@ -134,12 +134,12 @@ def test_exited_process_is_a_line_with_time_of_death_life_span_and_peak() -> Non
 
 async def test_events_newest_first_with_times_and_kinds() -> None:
     journal = Journal()
-    journal.note(TAKEN_AT, Kind.MARK, "marked at 1")
-    journal.note(TAKEN_AT + 60, Kind.LOST, "GPU 0: fell off the bus", Severity.CRITICAL)
+    journal.note(TAKEN_AT, EventKind.MARK, "marked at 1")
+    journal.note(TAKEN_AT + 60, EventKind.LOST, "GPU 0: fell off the bus", Severity.CRITICAL)
     async with showing(lambda: EventsScreen(journal, VIEW), (100, 24)) as (app, pilot):
         text = app.text()
         assert text.index("fell off the bus") < text.index("marked at 1")
-        journal.note(TAKEN_AT + 61, Kind.BACK, "GPU 0: is back")
+        journal.note(TAKEN_AT + 61, EventKind.BACK, "GPU 0: is back")
         await until(lambda: "is back" in app.text(), "the new event")
         await pilot.press("y")
         assert "processes, newest first" in app.text() and "fell off" not in app.text()
@@ -258,10 +258,10 @@ def test_events_are_letters_on_the_charts_axis_the_worst_where_several_are() -> 
              ((" " * 7, "dim"), ("└" + "─" * 60, "faint")), (("13:00".ljust(68), "dim"),))  # fmt: skip
     look = ChartStyle(600.0, True, "GiB", "C", False)
     events = [
-        Event(TAKEN_AT - 300, Kind.START, "", Severity.NORMAL),
-        Event(TAKEN_AT - 300, Kind.XID, "", Severity.CRITICAL),
-        Event(TAKEN_AT - 299, Kind.EXIT, "", Severity.NORMAL),
-        Event(TAKEN_AT - 9000, Kind.LOST, "", Severity.CRITICAL),
+        JournalEvent(TAKEN_AT - 300, EventKind.START, "", Severity.NORMAL),
+        JournalEvent(TAKEN_AT - 300, EventKind.XID, "", Severity.CRITICAL),
+        JournalEvent(TAKEN_AT - 299, EventKind.EXIT, "", Severity.NORMAL),
+        JournalEvent(TAKEN_AT - 9000, EventKind.LOST, "", Severity.CRITICAL),
     ]
     drawn = with_events(lines, look, TAKEN_AT, events)
     axis = "".join(text for text, _ in drawn[2])

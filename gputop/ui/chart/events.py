@@ -6,25 +6,25 @@ from collections.abc import Iterable
 from typing import Final
 
 from gputop.model import Severity
-from gputop.sampling.journal import Event, Kind
+from gputop.sampling.journal import EventKind, JournalEvent
 from gputop.text import width
 from gputop.ui.chart.picture import ChartStyle
 from gputop.ui.chart.scale import TimeAxis
 from gputop.ui.toolkit.cells import Line, line_width
 
 LETTERS: Final = {
-    Kind.START: "s",
-    Kind.EXIT: "x",
-    Kind.DEAD: "d",
-    Kind.FREED: "f",
-    Kind.JUMP: "j",
-    Kind.XID: "X",
-    Kind.THROTTLE: "t",
-    Kind.LOST: "!",
-    Kind.BACK: "b",
-    Kind.THRESHOLD: "l",
-    Kind.SIGNAL: "k",
-    Kind.MARK: "m",
+    EventKind.START: "s",
+    EventKind.EXIT: "x",
+    EventKind.DEAD: "d",
+    EventKind.FREED: "f",
+    EventKind.JUMP: "j",
+    EventKind.XID: "X",
+    EventKind.THROTTLE: "t",
+    EventKind.LOST: "!",
+    EventKind.BACK: "b",
+    EventKind.THRESHOLD: "l",
+    EventKind.SIGNAL: "k",
+    EventKind.MARK: "m",
 }
 _STYLES: Final = {
     Severity.NORMAL: "accent",
@@ -34,7 +34,9 @@ _STYLES: Final = {
 }
 
 
-def with_events(lines: tuple[Line, ...], look: ChartStyle, now: float, events: Iterable[Event]) -> tuple[Line, ...]:
+def with_events(
+    lines: tuple[Line, ...], look: ChartStyle, now: float, events: Iterable[JournalEvent]
+) -> tuple[Line, ...]:
     """*lines* of a picture whose axis ends at *now*, with a letter on the axis for each of *events*; where several are
     in one cell, the worst one's."""
     if len(lines) < 3 or len(lines[0]) < 2:
@@ -44,7 +46,7 @@ def with_events(lines: tuple[Line, ...], look: ChartStyle, now: float, events: I
     if columns < 1:
         return lines
     axis = TimeAxis.of(columns, look.window, now, look.newest_right)
-    worst: dict[int, Event] = {}
+    worst: dict[int, JournalEvent] = {}
     for event in events:
         cell = axis.cell(int(event.at / axis.seconds))
         if 0 <= cell < columns and (cell not in worst or event.severity >= worst[cell].severity):

@@ -12,7 +12,7 @@ import threading
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gputop.sampling.history import History, Track
+from gputop.sampling.history import GpuHistory, History
 from gputop.ui.chart.curves import MIRRORED, Decimated, Raster
 from gputop.ui.chart.scale import Scale, TimeAxis, axis_top, value_scale
 from gputop.ui.toolkit.cells import Line, Span
@@ -87,7 +87,7 @@ class Painter:
 
     def __init__(self) -> None:
         self._curves: dict[tuple[str, str], Raster] = {}  # by GPU and metric
-        self._tracks: dict[tuple[str, str], Track] = {}  # whose samples those are
+        self._tracks: dict[tuple[str, str], GpuHistory] = {}  # whose samples those are
         self._tops: dict[tuple[str, str], float] = {}  # by metric and unit of temperature
         self._plotext: Any = None
         self._now = 0.0

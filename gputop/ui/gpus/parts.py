@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gputop import units
 from gputop.leaks.report import UnattributedMemory
 from gputop.model import Gpu, MigInstance, Severity
-from gputop.sampling.history import Track, Trend
+from gputop.sampling.history import GpuHistory, Trend
 from gputop.text import fit, width
 from gputop.ui.gpus.remarks import STYLE_OF, MemoryParts, severity_of, temperature_severity
 from gputop.ui.toolkit.cells import Line, Span
@@ -23,7 +23,7 @@ class GpuDrawing:
 
     gpu: Gpu
     parts: MemoryParts | None
-    track: Track | None
+    track: GpuHistory | None
     now: float
     selected: bool = False
     unattributed: UnattributedMemory | None = None  # where there was some for long enough to be explained

@@ -9,7 +9,7 @@ from textual.screen import Screen
 from gputop import units
 from gputop.leaks.report import DeadPid, LeakReport
 from gputop.model import Snapshot, Verdict
-from gputop.sampling.journal import ExitedProcess, Kind
+from gputop.sampling.journal import EventKind, ExitedProcess
 from gputop.settings import GROUPS
 from gputop.signals.scope import SignalScope
 from gputop.ui.footer import Footer
@@ -119,7 +119,7 @@ class FindingsScreen(Screen[None]):
         mark = Mark(self.snapshot)
         self.table.set_mark(mark)
         at = units.clock(mark.at)
-        self.gputop.insight.journal.note(mark.at, Kind.MARK, f"marked at {at}")
+        self.gputop.insight.journal.note(mark.at, EventKind.MARK, f"marked at {at}")
 
     def kill(
         self, chosen: tuple[Target, ...], hidden: tuple[Target, ...], refused: tuple[tuple[Target, str], ...]

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final
 
 from gputop.model import Snapshot
-from gputop.sampling.history import BUCKET_SECONDS, NAN, Buckets, History, Track, Trend
+from gputop.sampling.history import BUCKET_SECONDS, NAN, Buckets, GpuHistory, History, Trend
 
 if TYPE_CHECKING:
     from gputop.recording.tape import Tape
@@ -103,11 +103,11 @@ class _BucketsUntil(Buckets):
         return tuple([self.values[n % self.size] if n > kept else NAN for n in numbers])
 
 
-class _TrackUntil(Track):
+class _GpuHistoryUntil(GpuHistory):
     """A GPU's history up to a time. What is not kept for every moment (peak, trend) is not told."""
 
-    def __init__(self, track: Track, at: float) -> None:
-        # Track's own constructor would take room for rings.
+    def __init__(self, track: GpuHistory, at: float) -> None:
+        # GpuHistory's own constructor would take room for rings.
         self.fine, self.coarse, self.trend = track.fine, track.coarse, Trend()
         self.peak_bytes = self.peak_at = None
         self.memory, self.utilization = _BucketsUntil(track.memory, at), _BucketsUntil(track.utilization, at)
@@ -120,4 +120,4 @@ class HistoryUntil(History):
 
     def __init__(self, history: History, at: float) -> None:
         super().__init__()
-        self.tracks = {uuid: _TrackUntil(track, at) for uuid, track in history.tracks.items()}
+        self.tracks = {uuid: _GpuHistoryUntil(track, at) for uuid, track in history.tracks.items()}

@@ -37,10 +37,10 @@ ROOT = Path(__file__).resolve().parents[3]
 def everything(path: Path) -> list[Snapshot]:
     """All snapshots of a recording, as a player steps through them."""
     with Recording.open(path) as recording:
-        place = recording.place()
-        found = [place.snapshot()]
-        while place.step(1):
-            found.append(place.snapshot())
+        cursor = recording.cursor()
+        found = [cursor.snapshot()]
+        while cursor.step(1):
+            found.append(cursor.snapshot())
         return found
 
 
@@ -504,29 +504,29 @@ def set_back(tmp_path: Path) -> Path:
 
 def test_a_recording_across_a_clock_set_back_opens_at_its_first_record(set_back: Path) -> None:
     with Recording.open(set_back) as recording:
-        place = recording.place()
-        place.seek(recording.first_at)
-        assert place.number == 0
+        cursor = recording.cursor()
+        cursor.seek(recording.first_at)
+        assert cursor.number == 0
 
 
 def test_every_record_across_a_clock_set_back_can_be_reached(set_back: Path) -> None:
     with Recording.open(set_back) as recording:
-        place, reached = recording.place(), []
+        cursor, reached = recording.cursor(), []
         at = recording.first_at
         while at <= recording.last_at:
-            place.seek(at)
-            reached.append(place.number)
+            cursor.seek(at)
+            reached.append(cursor.number)
             at += 1
         assert reached == list(range(20))
-        assert place.snapshot().taken_at == EPOCH + 19 - 3600  # shown with the time its clock had
+        assert cursor.snapshot().taken_at == EPOCH + 19 - 3600  # shown with the time its clock had
 
 
 def test_a_time_after_the_clock_was_set_back_is_found(set_back: Path) -> None:
     with Recording.open(set_back) as recording:
-        place = recording.place()
+        cursor = recording.cursor()
         for clock, number in ((EPOCH + 3, 3), (EPOCH + 13 - 3600, 13)):
-            place.seek(recording.counted_on(clock))
-            assert place.number == number
+            cursor.seek(recording.counted_on(clock))
+            assert cursor.number == number
 
 
 def test_what_info_says_of_a_clock_set_back(set_back: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gputop.model import Gpu, GpuProcess, Severity, Snapshot, Xid, replace
-from gputop.sampling.journal import Event, Journal, Kind
+from gputop.sampling.journal import EventKind, Journal, JournalEvent
 from gputop.settings import DEFAULTS, Settings, Thresholds
 from tests.unit.ui.process_data import GIB, TAKEN_AT, facts, gpu, process
 
@@ -18,7 +18,7 @@ class Story:
     def __init__(self, settings: Settings = DEFAULTS) -> None:
         self.journal, self.settings, self.at = Journal(), settings, 0.0
 
-    def see(self, *processes: GpuProcess, after: float = 1.0, **gpu_values: Any) -> list[Event]:
+    def see(self, *processes: GpuProcess, after: float = 1.0, **gpu_values: Any) -> list[JournalEvent]:
         """What was new."""
         before = len(self.journal.events)
         self.at += after
@@ -36,11 +36,11 @@ def test_start_and_exit_with_peak_and_life_span() -> None:
     story = Story()
     story.see(process(1))
     (start,) = story.see(process(1), process(2, gib=1, start_time=TAKEN_AT, command="python b.py", user="cv"))
-    assert start.kind is Kind.START and start.words == "2 python b.py (cv) started on GPU 0"
+    assert start.kind is EventKind.START and start.message == "2 python b.py (cv) started on GPU 0"
     story.see(process(1), process(2, gib=1.5, start_time=TAKEN_AT, command="python b.py", user="cv"))
     (end,) = story.see(process(1), after=60)
-    assert end.kind is Kind.EXIT
-    assert end.words.startswith("2 python b.py (cv) exited after 1m03; peak 1.5G on GPU 0")
+    assert end.kind is EventKind.EXIT
+    assert end.message.startswith("2 python b.py (cv) exited after 1m03; peak 1.5G on GPU 0")
     (gone,) = story.journal.exited
     assert gone.process.memory_bytes == 1.5 * GIB and gone.exited_at == TAKEN_AT + story.at
     assert gone.lived == pytest.approx(63)
@@ -49,8 +49,8 @@ def test_start_and_exit_with_peak_and_life_span() -> None:
 def test_out_of_memory_death_names_how_full_it_was_and_the_biggest_then() -> None:
     story = Story()
     story.see(process(1, gib=100, user="ml"), process(2, gib=39, user="cv"))
-    end = next(event for event in story.see(process(1, gib=100, user="ml")) if event.kind is Kind.EXIT)
-    assert "GPU 0 was 99 % full, the biggest beside it: 1 (ml) with 100.0G" in end.words
+    end = next(event for event in story.see(process(1, gib=100, user="ml")) if event.kind is EventKind.EXIT)
+    assert "GPU 0 was 99 % full, the biggest beside it: 1 (ml) with 100.0G" in end.message
 
 
 def test_dead_pid_that_keeps_its_memory_is_told_when_it_dies_and_when_it_is_freed() -> None:
@@ -58,9 +58,9 @@ def test_dead_pid_that_keeps_its_memory_is_told_when_it_dies_and_when_it_is_free
     story.see(process(7, gib=38))
     (dead,) = story.see(process(7, gib=38, host=None, exists=False))
     died_at = TAKEN_AT + story.at
-    assert dead.kind is Kind.DEAD and "the driver still lists it with 38.0G" in dead.words
+    assert dead.kind is EventKind.DEAD and "the driver still lists it with 38.0G" in dead.message
     (freed,) = story.see()
-    assert freed.kind is Kind.FREED and "38.0G" in freed.words
+    assert freed.kind is EventKind.FREED and "38.0G" in freed.message
     (gone,) = story.journal.exited
     assert gone.process.pid == 7 and gone.exited_at == died_at and gone.process.memory_bytes == 38 * GIB
 
@@ -69,7 +69,7 @@ def test_dead_pid_that_nobody_saw_alive_has_not_exited_when_its_memory_is_back()
     story = Story()
     story.see(process(7, gib=38, host=None, exists=False))
     (freed,) = story.see()
-    assert freed.kind is Kind.FREED and not story.journal.exited
+    assert freed.kind is EventKind.FREED and not story.journal.exited
 
 
 def test_loading_in_many_steps_is_one_jump_and_a_slow_rise_is_none() -> None:
@@ -78,7 +78,7 @@ def test_loading_in_many_steps_is_one_jump_and_a_slow_rise_is_none() -> None:
     for gib in (3, 6, 6.5, 9):
         story.see(process(1, gib=gib))
     (jump,) = story.journal.events
-    assert jump.kind is Kind.JUMP and "+8.0G on GPU 0 (1.0G to 9.0G)" in jump.words
+    assert jump.kind is EventKind.JUMP and "+8.0G on GPU 0 (1.0G to 9.0G)" in jump.message
     story = Story()
     for step in range(30):
         story.see(process(1, gib=1 + step * 0.5))
@@ -90,14 +90,14 @@ def test_freeing_is_a_jump_of_its_own() -> None:
     for gib in (1, 9, 2):
         story.see(process(1, gib=gib))
     up, down = story.journal.events
-    assert "+8.0G on GPU 0" in up.words and "-7.0G on GPU 0" in down.words
+    assert "+8.0G on GPU 0" in up.message and "-7.0G on GPU 0" in down.message
 
 
 def test_reused_pid_is_an_exit_and_a_start() -> None:
     story = Story()
     story.see(process(5))
     kinds = [event.kind for event in story.see(process(5, start_ticks=9999))]
-    assert kinds == [Kind.EXIT, Kind.START]
+    assert kinds == [EventKind.EXIT, EventKind.START]
 
 
 def test_facts_that_come_late_make_no_second_process() -> None:
@@ -111,9 +111,9 @@ def test_lost_gpu_takes_no_process_with_it() -> None:
     story = Story()
     story.see(process(1))
     (lost,) = story.see(error="fell off the bus")
-    assert lost.kind is Kind.LOST and lost.severity is Severity.CRITICAL
+    assert lost.kind is EventKind.LOST and lost.severity is Severity.CRITICAL
     (back,) = story.see(process(1))
-    assert back.kind is Kind.BACK
+    assert back.kind is EventKind.BACK
 
 
 def test_exit_while_its_gpu_was_late_is_told_when_the_gpu_answers() -> None:
@@ -121,7 +121,7 @@ def test_exit_while_its_gpu_was_late_is_told_when_the_gpu_answers() -> None:
     story.see(process(1), stays)
     assert story.see(stays, late=True) == []
     (end,) = story.see(stays)  # nothing has changed since, but that the GPU answers
-    assert end.kind is Kind.EXIT and end.words.startswith("1 ")
+    assert end.kind is EventKind.EXIT and end.message.startswith("1 ")
     assert story.see(stays) == []
 
 
@@ -129,17 +129,17 @@ def test_xid_throttling_and_thresholds() -> None:
     story = Story(DEFAULTS.changed(threshold_temperature=Thresholds(70, 80)))
     story.see()
     (xid,) = story.see(xids=(Xid(TAKEN_AT, 31, "page fault", Severity.WARNING),))
-    assert xid.words == "GPU 0: Xid 31: page fault" and xid.at == TAKEN_AT
+    assert xid.message == "GPU 0: Xid 31: page fault" and xid.at == TAKEN_AT
     (held,) = story.see(event_reasons_mask=0x40, xids=(Xid(TAKEN_AT, 31, "page fault", Severity.WARNING),))
-    assert held.kind is Kind.THROTTLE and "HW thermal" in held.words
+    assert held.kind is EventKind.THROTTLE and "HW thermal" in held.message
     assert story.see(event_reasons_mask=0x40) == [], "it goes on"
     story.see()
     assert story.see(event_reasons_mask=0x40) == [], "it flaps"
     (hot,) = story.see(temperature_celsius=75)
-    assert hot.words == "GPU 0: temperature 75°C, the limit is 70°C" and hot.severity is Severity.WARNING
+    assert hot.message == "GPU 0: temperature 75°C, the limit is 70°C" and hot.severity is Severity.WARNING
     assert story.see(temperature_celsius=69) == [], "within the hysteresis"
     (cool,) = story.see(temperature_celsius=60)
-    assert "below 70°C again" in cool.words
+    assert "below 70°C again" in cool.message
 
 
 def test_unknown_values_make_no_events() -> None:
@@ -162,7 +162,7 @@ def test_names_from_outside_are_only_shown() -> None:
     story = Story()
     story.see()
     (start,) = story.see(replace(process(3), host=facts(3, command="[bold]x" * 50, user="u")))
-    assert len(start.words) < 100 and "[bold]x" in start.words
+    assert len(start.message) < 100 and "[bold]x" in start.message
 
 
 def test_gpus_of_a_snapshot_may_come_and_go() -> None:
@@ -170,4 +170,4 @@ def test_gpus_of_a_snapshot_may_come_and_go() -> None:
     one: tuple[Gpu, ...] = (gpu(0),)
     journal.observe(Snapshot(TAKEN_AT, gpus=one, processes=(process(1),)), DEFAULTS)
     journal.observe(Snapshot(TAKEN_AT + 1, gpus=(), processes=()), DEFAULTS)
-    assert [event.kind for event in journal.events] == [Kind.EXIT]
+    assert [event.kind for event in journal.events] == [EventKind.EXIT]
