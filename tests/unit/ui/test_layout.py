@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputop.model import Gpu, GpuFacts, GpuProcess, Host, MigInstance, Severity, Snapshot, Xid, clean_text, unattributed
-from gputop.sampling.history import Track
+from gputop.sampling.history import GpuHistory
 from gputop.settings import Settings
 from gputop.text import fit, skip, width
 from gputop.ui.footer import footer_line
@@ -104,7 +104,7 @@ PROCESSES = st.lists(
 
 
 def drawing(gpu: Gpu, processes: list[GpuProcess]) -> GpuDrawing:
-    track = Track()
+    track = GpuHistory()
     for n in range(30):
         track.put(gpu, 1000.0 + n, 1.0)
     return GpuDrawing(gpu, memory_parts(gpu, processes), track, time.time())
