@@ -205,10 +205,10 @@ def _event(parts: _Parts) -> GpuLostCondition | XidSeen | None:
 
 
 def _selection(terms: list[Term]) -> Selection:
-    """Raises FilterError."""
+    """Of two terms with one name the last counts, unless they exclude. Raises FilterError."""
     gpus: tuple[str, ...] = ()
     tests: list[Callable[[GpuProcess], bool]] = []
-    for term in terms:
+    for term in {term if term.negated else term.name: term for term in terms}.values():
         if term.name != "gpu":
             tests.append(_SELECTS[term.name](term))
         elif term.negated:

@@ -37,7 +37,8 @@ _FILTER: Final = (
     ("gpu:0,1", "on one of these GPUs: indices or the beginning of a UUID"),
     ("pid:41832", "this process"),
     ("type:C", "C compute, G graphics, M through MPS"),
-    ("mem>10G", "also sm bw enc dec cpu host, with > >= < <="),
+    ("mem>10G", "or memory > 10 GiB, mem>20%; also sm bw enc dec cpu host, with > >= < <="),
+    ("command:train", "in the command line only"),
     ("!jupyter", "not this one; before any term"),
 )
 _EVENTS: Final = {
@@ -123,7 +124,7 @@ class HelpScreen(ScrollingPage[None]):
             Part("Letters on the chart's axis, and what `e` lists", letters),
             Part("Verdicts", _entries(_VERDICTS, cells, 9)),
             Part("Figures", _entries(_FIGURES, cells, 11)),
-            Part("Filter", _entries(_FILTER, cells, 13)),
+            Part("Filter", _entries(_FILTER, cells, 14)),
             Part("Columns of the processes", _entries([(c.heading, c.help) for c in COLUMNS.values()], cells, 10)),
             Part("Why the clocks are what they are", reasons),
         )

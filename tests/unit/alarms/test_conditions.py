@@ -117,6 +117,14 @@ def test_several_gpus_and_users_are_named_as_on_the_prompt() -> None:
     assert [condition.selection.has(run_by(user, "x")) for user in ("root", "ml", "cv")] == [False, False, True]
 
 
+def test_of_two_users_the_last_counts_but_all_that_are_excluded_are() -> None:
+    listed = [run_by(user, "x") for user in ("root", "ml", "cv")]
+    last = parse("user:root user:ml gpu:0 gpu:1 mem>10G").selection
+    assert ([last.has(one) for one in listed], last.gpus) == ([False, True, False], ("1",))
+    none_of = parse("!user:root !user:ml mem>10G").selection
+    assert [none_of.has(one) for one in listed] == [False, False, True]
+
+
 def test_filters_narrow_it_down() -> None:
     condition = parse('gpu:GPU-12345678 user:ml command:"train.py --big" memory > 1GiB')
     assert condition.scope is Scope.PROCESS
