@@ -7,8 +7,8 @@ import dataclasses
 from gputop.model import GpuFacts, NvLink
 from gputop.sources.simulated.gpu import SimulatedGpu
 from gputop.sources.simulated.machine import SimulatedWorld
-from gputop.sources.simulated.machines.gpu_models import MIB
 from gputop.sources.simulated.noise import noise
+from gputop.units import MIB
 
 
 class SimulatedFacts:

@@ -7,12 +7,12 @@ from typing import Final
 
 from gputop.model import GpuProcess, MigInstance
 from gputop.sources.simulated.gpu import SimulatedGpu
-from gputop.sources.simulated.machines.gpu_models import MIB
 from gputop.sources.simulated.population import GpuShare, SimulatedProcess
 from gputop.sources.simulated.workloads import REST, SAMPLES_PER_SECOND, Load
+from gputop.units import MIB
 
-CONTEXT_OVERHEAD: Final = 43 * MIB  # used minus the sum over pids of an H200 with seven processes
-INSTANCE_RESERVED: Final = 22 * MIB
+CONTEXT_OVERHEAD_BYTES: Final = 43 * MIB  # used minus the sum over pids of an H200 with seven processes
+INSTANCE_RESERVED_BYTES: Final = 22 * MIB
 
 
 class SimulatedListing:
@@ -26,7 +26,7 @@ class SimulatedListing:
         """The rows at *t* and the sum of their memory. Utilization is that of the second, memory that of the tick."""
         gpu, found, known = self._gpu, [], self._known
         tick = math.floor(t * SAMPLES_PER_SECOND) / SAMPLES_PER_SECOND
-        room = (gpu.model.memory_mib - gpu.model.reserved_mib) * MIB - CONTEXT_OVERHEAD
+        room = (gpu.model.memory_mib - gpu.model.reserved_mib) * MIB - CONTEXT_OVERHEAD_BYTES
         here = gpu.population.on_gpu[gpu.index]
         for (process, use), load in zip(here, gpu.loads(float(math.floor(t))), strict=True):
             if process.started > t:
@@ -89,11 +89,11 @@ class SimulatedListing:
             here = gpu.population.on_gpu[gpu.index]
             active = sum(process.load(use, tick).active for process, use in here if use.instance == number)
             total = instance.memory_mib * MIB
-            used = min(total - INSTANCE_RESERVED, taken + (14 * MIB if taken else 0))
+            used = min(total - INSTANCE_RESERVED_BYTES, taken + (14 * MIB if taken else 0))
             made.append(
                 MigInstance(
-                    instance.uuid, number, 0, instance.profile, total, used, total - INSTANCE_RESERVED - used,
-                    INSTANCE_RESERVED, tenths(active),
+                    instance.uuid, number, 0, instance.profile, total, used, total - INSTANCE_RESERVED_BYTES - used,
+                    INSTANCE_RESERVED_BYTES, tenths(active),
                 )
             )  # fmt: skip
         return tuple(made)

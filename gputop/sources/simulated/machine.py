@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from gputop.model import Driver
 from gputop.sources.simulated.gpu import SimulatedGpu
-from gputop.sources.simulated.machines.gpu_models import GIB
 from gputop.sources.simulated.population import Population, SimulatedProcess
+from gputop.units import GIB
 
 
 @dataclass(slots=True)

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gputop.model import ProcessKey
-from gputop.sources.simulated.machines.gpu_models import MIB
 from gputop.sources.simulated.noise import noise
 from gputop.sources.simulated.workloads import REST, Idle, Load, Workload
+from gputop.units import MIB
 
 TICKS_PER_SECOND: Final = 100
 IGNORED: Final = frozenset({0, signal.SIGCHLD, signal.SIGURG, signal.SIGWINCH})
@@ -71,7 +71,7 @@ class SimulatedProcess:
 
     @property
     def start_ticks(self) -> int:
-        return int((self.started + BOOTED_BEFORE) * TICKS_PER_SECOND)
+        return int((self.started + BOOTED_BEFORE_SECONDS) * TICKS_PER_SECOND)
 
     @property
     def key(self) -> ProcessKey:
@@ -84,7 +84,7 @@ class SimulatedProcess:
 
 
 #: The machine's clock ticks count from its boot, this long before the simulation began.
-BOOTED_BEFORE: Final = 23.4 * 86400.0
+BOOTED_BEFORE_SECONDS: Final = 23.4 * 86400.0
 
 
 @dataclass(slots=True)

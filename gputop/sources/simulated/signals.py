@@ -28,8 +28,8 @@ class SimulatedHandle:
             if t >= process.ends_at:
                 return Result(self.target, Outcome.ALREADY_GONE, f"{process.pid} is already gone")
             if process.uid == 0:
-                words = f"not permitted: {process.pid} belongs to root; ask an administrator, or use sudo"
-                return Result(self.target, Outcome.NOT_PERMITTED, words)
+                message = f"not permitted: {process.pid} belongs to root; ask an administrator, or use sudo"
+                return Result(self.target, Outcome.NOT_PERMITTED, message)
             self._world.signal(process, signal)
             return Result(self.target, Outcome.SENT, f"{_name(signal)} sent to {process.pid}{self._waits(signal)}")
 
@@ -68,11 +68,11 @@ class SimulatedSignals:
             process = population.alive(pid, t)
             if process is None:
                 holders = population.holders(pid, t)
-                words = f"{pid} is already gone"
+                message = f"{pid} is already gone"
                 if holders:
                     names = ", ".join(str(holder.pid) for holder in holders)
-                    words += f"; its GPU memory is held by {names}, which inherited it: end those"
-                return Result(target, Outcome.ALREADY_GONE, words)
+                    message += f"; its GPU memory is held by {names}, which inherited it: end those"
+                return Result(target, Outcome.ALREADY_GONE, message)
             if ticks is not None and ticks != process.start_ticks:
                 return Result(target, Outcome.PID_REUSED, f"{pid} is another process now: nothing sent")
             return SimulatedHandle(self._world, process, target)

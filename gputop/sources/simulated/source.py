@@ -9,16 +9,16 @@ from typing import Final
 from gputop.model import Driver, Gpu, Xid
 from gputop.sources.simulated.facts import SimulatedFacts
 from gputop.sources.simulated.gpu import Physics, SimulatedGpu
-from gputop.sources.simulated.listing import CONTEXT_OVERHEAD, SimulatedListing, percent, tenths
+from gputop.sources.simulated.listing import CONTEXT_OVERHEAD_BYTES, SimulatedListing, percent, tenths
 from gputop.sources.simulated.machine import SimulatedWorld
-from gputop.sources.simulated.machines.gpu_models import MIB
 from gputop.sources.source import Reading, SourceError
+from gputop.units import MIB
 
 LOST: Final = "GPU is lost: it has fallen off the bus (Xid 79); reset it with `nvidia-smi -r` or reboot"
 NO_PERSISTENCE: Final = "persistence mode is off: the driver unloads while nobody uses the GPU"
 
-#: Bytes per second that a PCIe lane carries, by generation.
-PCIE_LANE: Final = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.56e9}
+#: What a PCIe lane carries, by generation.
+LANE_BYTES_PER_SECOND: Final = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.56e9}
 
 
 class SimulatedSource:
@@ -88,7 +88,7 @@ class SimulatedSource:
         processes, taken = rows.read(t)
         used, free = self._memory(gpu, taken, bool(processes))
         load, mig, busy = now.load, bool(gpu.instances), now.busy
-        link = PCIE_LANE[model.pcie_generation] * model.pcie_width * 0.9
+        link = LANE_BYTES_PER_SECOND[model.pcie_generation] * model.pcie_width * 0.9
         links = model.nvlinks * model.nvlink_bytes_per_second if model.nvlinks else None
         reading = Gpu(
             gpu.index,
@@ -141,7 +141,7 @@ class SimulatedSource:
         if model.shared_memory:
             return taken, None
         room = (model.memory_mib - model.reserved_mib) * MIB
-        used = min(room, taken + (CONTEXT_OVERHEAD if any_process else 0) + gpu.hidden_bytes)
+        used = min(room, taken + (CONTEXT_OVERHEAD_BYTES if any_process else 0) + gpu.hidden_bytes)
         return used, room - used
 
     def _memory_degrees(self, gpu: SimulatedGpu, now: Physics) -> int | None:

@@ -8,9 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-MIB: Final = 1 << 20
-GIB: Final = 1 << 30
-
 
 @dataclass(frozen=True, slots=True)
 class GpuModel:

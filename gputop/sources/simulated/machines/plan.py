@@ -6,9 +6,10 @@ import random
 from dataclasses import dataclass
 
 from gputop.sources.simulated.gpu import SimulatedGpu
-from gputop.sources.simulated.machines.gpu_models import GIB, GpuModel
+from gputop.sources.simulated.machines.gpu_models import GpuModel
 from gputop.sources.simulated.machines.process_factory import ProcessFactory
 from gputop.sources.simulated.population import Population
+from gputop.units import GIB
 
 
 @dataclass

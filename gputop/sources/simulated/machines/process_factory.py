@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gputop.model import clean_text
-from gputop.sources.simulated.machines.gpu_models import GIB, MIB
-from gputop.sources.simulated.population import BOOTED_BEFORE, NEVER, GpuShare, Population, SimulatedProcess
+from gputop.sources.simulated.population import BOOTED_BEFORE_SECONDS, NEVER, GpuShare, Population, SimulatedProcess
 from gputop.sources.simulated.workloads import Workload
+from gputop.units import GIB, MIB
 
 USERS: Final = {
     "root": 0, "gdm": 120, "triton": 998, "vllm": 997, "ml": 1001, "cv": 1002, "alice": 1003, "bob": 1004,
@@ -40,7 +40,7 @@ class ProcessFactory:
     _shells: dict[str, SimulatedProcess] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        boot = BOOTED_BEFORE - 1.0
+        boot = BOOTED_BEFORE_SECONDS - 1.0
         self._init = self._add(
             1, 0, "systemd", "/sbin/init splash", "root", boot, rss=13 * MIB, executable="/usr/lib/systemd/systemd"
         )

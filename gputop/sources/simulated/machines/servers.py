@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from gputop.sources.simulated.gpu import SimulatedInstance
-from gputop.sources.simulated.machines.gpu_models import GIB, GPU_MODELS, MIB
+from gputop.sources.simulated.machines.gpu_models import GPU_MODELS
 from gputop.sources.simulated.machines.plan import MachinePlan, plan, uuid
 from gputop.sources.simulated.machines.process_factory import DAY, HOUR, Restart, on
 from gputop.sources.simulated.workloads import Batches, Idle, Leaking, Notebook, Serving, Training, Workload
+from gputop.units import GIB, MIB
 
 
 def dead_pid(

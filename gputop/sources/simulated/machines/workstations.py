@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from gputop.sources.simulated.gpu import SimulatedFault
-from gputop.sources.simulated.machines.gpu_models import GIB, GPU_MODELS, MIB
+from gputop.sources.simulated.machines.gpu_models import GPU_MODELS
 from gputop.sources.simulated.machines.plan import MachinePlan, plan
 from gputop.sources.simulated.machines.process_factory import DAY, HOUR, on
 from gputop.sources.simulated.workloads import Batches, Desktop, Notebook, Serving, Training, Transcoding
+from gputop.units import GIB, MIB
 
 
 def _desktop(made: MachinePlan, user: str) -> None:
