@@ -152,11 +152,13 @@ class MemoryMonitor(MemoryTracker):
             share = peak / limit
             if share >= self.threshold and device not in self._alarmed:
                 self._alarmed.add(device)
-                message = f"step {step.number}: {_gib(peak)} of {_gib(limit)} allocated on cuda:{device} ({share:.0%})"
+                held = f"{oom.size(peak)} of {oom.size(limit)}"
+                message = f"step {step.number}: {held} allocated on cuda:{device} ({share:.0%})"
                 self._say(Alarm(device, True, peak, limit, message))
             elif share < self.threshold - HYSTERESIS_SHARE and device in self._alarmed:
                 self._alarmed.remove(device)
-                message = f"step {step.number}: cuda:{device} is back at {_gib(peak)} of {_gib(limit)} ({share:.0%})"
+                held = f"{oom.size(peak)} of {oom.size(limit)}"
+                message = f"step {step.number}: cuda:{device} is back at {held} ({share:.0%})"
                 self._say(Alarm(device, False, peak, limit, message))
 
     def _say(self, alarm: Alarm) -> None:
@@ -181,7 +183,3 @@ class _PhaseContext:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._monitor.leave()
-
-
-def _gib(bytes_: int) -> str:
-    return f"{bytes_ / 1024**3:.1f} GiB"

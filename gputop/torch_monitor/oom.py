@@ -70,7 +70,7 @@ def write_report(tracker: MemoryTracker, device: int, asked: int, limit: int, fr
 def _others(bytes_: int) -> list[str]:
     """What neither PyTorch nor anybody else has free, where *limit* is the card's size; a limit of the process's own
     (an H200 with a fraction of 2.8 GiB) says nothing of the others."""
-    return [f"others         {_size(bytes_)} (CUDA context, libraries, other processes)"] if bytes_ >= 0 else []
+    return [f"others         {size(bytes_)} (CUDA context, libraries, other processes)"] if bytes_ >= 0 else []
 
 
 def page(
@@ -88,27 +88,27 @@ def page(
     lines = [
         f"Out of GPU memory: cuda:{device}, {time.strftime('%Y-%m-%d %H:%M:%S')}, pid {os.getpid()}",
         "",
-        f"requested      {_size(asked)}",
-        f"free           {_size(free)} on the device, after the cache was flushed",
-        f"limit          {_size(limit)}" + (" (set_per_process_memory_fraction, or the card's size)"),
+        f"requested      {size(asked)}",
+        f"free           {size(free)} on the device, after the cache was flushed",
+        f"limit          {size(limit)}" + (" (set_per_process_memory_fraction, or the card's size)"),
     ]
     if memory is not None:
         cached = memory.reserved_bytes - memory.active_bytes
         pending = memory.active_bytes - memory.allocated_bytes
         lines += [
-            f"allocated      {_size(memory.allocated_bytes)} in tensors",
-            f"reserved       {_size(memory.reserved_bytes)} by PyTorch from the driver",
-            f"cached         {_size(cached)}, of it {_size(memory.inactive_split_bytes)} stuck in segments in use",
-            *([f"pending        {_size(pending)} freed, waited for by a stream"] if pending else []),
+            f"allocated      {size(memory.allocated_bytes)} in tensors",
+            f"reserved       {size(memory.reserved_bytes)} by PyTorch from the driver",
+            f"cached         {size(cached)}, of it {size(memory.inactive_split_bytes)} stuck in segments in use",
+            *([f"pending        {size(pending)} freed, waited for by a stream"] if pending else []),
             *_others(limit - free - memory.reserved_bytes),
             f"cache flushes  {memory.retries} (allocation retries), OOMs before this one: {memory.ooms}",
         ]
     lines += ["", f"In step {tracker.steps + 1}" + (f", phase {tracker.phase_now}" if tracker.phase_now else "") + ":"]
     for step in list(tracker.history)[-5:]:
-        phases = ", ".join(f"{phase.name} {_size(phase.peak_bytes.get(device, 0))}" for phase in step.phases)
+        phases = ", ".join(f"{phase.name} {size(phase.peak_bytes.get(device, 0))}" for phase in step.phases)
         end = next((one.allocated_bytes for one in step.devices if one.device == device), 0)
-        peak = _size(step.peak_bytes.get(device, 0))
-        lines.append(f"  step {step.number}: peak {peak}, at its end {_size(end)}{f' ({phases})' if phases else ''}")
+        peak = size(step.peak_bytes.get(device, 0))
+        lines.append(f"  step {step.number}: peak {peak}, at its end {size(end)}{f' ({phases})' if phases else ''}")
     lines += ["", "Requested by:", *(f"  {frame.filename}:{frame.lineno} {frame.name}" for frame in _users(frames))]
     lines += ["", "What may help:", *(f"- {words}" for words in advice(tracker, device, asked, memory))]
     if snapshot is not None:
@@ -134,7 +134,7 @@ def advice(tracker: MemoryTracker, device: int, asked: int, memory: Any) -> list
     ]  # fmt: skip
     if len(ends) >= 4 and all(a < b for a, b in zip(ends[-4:], ends[-3:], strict=False)):
         grown = (ends[-1] - ends[-4]) // 3
-        found.append(f"each step keeps {_size(grown)} more than the one before: something holds on to its tensors "
+        found.append(f"each step keeps {size(grown)} more than the one before: something holds on to its tensors "
                      "(a list of losses? use loss.item() or loss.detach())")  # fmt: skip
     found.append("a smaller batch with gradient accumulation, activation checkpointing, or bf16")
     return found
@@ -146,7 +146,8 @@ def _users(frames: list[traceback.FrameSummary]) -> list[traceback.FrameSummary]
     return list(reversed(own or frames))[:6]
 
 
-def _size(bytes_: float) -> str:
+def size(bytes_: float) -> str:
+    """``81.25 GiB``, ``1.5 KiB``. Of its own, so that a training script loads nothing of gputop but torch_monitor."""
     for suffix, scale in (("GiB", 1024**3), ("MiB", 1024**2)):
         if abs(bytes_) >= scale:
             return f"{bytes_ / scale:.2f} {suffix}"

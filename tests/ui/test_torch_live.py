@@ -57,7 +57,7 @@ def test_the_gpus_bar_tells_cached_from_live_and_says_what_could_be_released() -
     assert (text.count("█"), text.count("▓"), len(text)) == (45, 20, 140)
     remark = memory_remark(snapshot.gpus[0], parts, None, VIEW.settings)
     assert remark is not None
-    assert remark.words == "18.0G cached, could be released"
+    assert remark.message == "18.0G cached, could be released"
 
 
 def test_what_was_told_long_ago_does_not_split_the_bar() -> None:

@@ -39,7 +39,7 @@ class Scale:
 class _Unit:
     """How values of a metric are shown on the axis: ``shown = value * factor + offset``."""
 
-    words: str
+    suffix: str
     factor: float = 1.0
     offset: float = 0.0
 
@@ -53,9 +53,9 @@ def _unit(metric: str, top: float, memory_unit: str, temperature_unit: str) -> _
             return _Unit(" TiB", 1 / units.TIB)
         return _Unit(" GiB", 1 / units.GIB) if top >= units.GIB else _Unit(" MiB", 1 / units.MIB)
     if kind == "B/s":
-        for words, scale in ((" GB/s", 1e9), (" MB/s", 1e6)):
+        for suffix, scale in ((" GB/s", 1e9), (" MB/s", 1e6)):
             if top >= scale:
-                return _Unit(words, 1 / scale)
+                return _Unit(suffix, 1 / scale)
         return _Unit(" kB/s", 1e-3)
     if kind == "°C":
         return _Unit("°F", 1.8, 32.0) if temperature_unit == "F" else _Unit("°C")
@@ -104,12 +104,12 @@ def value_scale(
             values.append(n * step)
         n += 1
     values.append(shown)
-    words = unit.words.replace("°", "") if ascii_only else unit.words
-    spaced = words.startswith(" ")
+    suffix = unit.suffix.replace("°", "") if ascii_only else unit.suffix
+    spaced = suffix.startswith(" ")
     numbers = [_number(value) for value in values]
     cells = max(map(len, numbers))
     labels = [
-        number.rjust(cells) + (words if not spaced or position == len(values) - 1 else " " * len(words))
+        number.rjust(cells) + (suffix if not spaced or position == len(values) - 1 else " " * len(suffix))
         for position, number in enumerate(numbers)
     ]
     in_metric = [(value - unit.offset) / unit.factor for value in values]

@@ -6,7 +6,7 @@ from typing import Final
 
 from gputop import units
 from gputop.model import Gpu, Severity
-from gputop.text import fit, width
+from gputop.text import fit, width, wrap
 from gputop.ui.gpus.parts import GpuDrawing, memory_bar, mig_line, sparkline, tall_sparkline
 from gputop.ui.gpus.remarks import STYLE_OF, memory_remark, remarks, severity_of, temperature_severity
 from gputop.ui.layout import TALL_CARD_LINES
@@ -72,21 +72,10 @@ def _unreadable(drawing: GpuDrawing, inner: int, view: View) -> list[Line]:
     else:
         words, style = f"{view.glyphs.warning} {gpu.error}", "critical+b"
     lines: list[Line] = [((" " * inner, "text"),)]
-    for row in _wrap(words, inner):
+    for row in wrap(words, inner):
         lines.append(((fit(row, inner), style),))
         style = style.removesuffix("+b")
     return lines
-
-
-def _wrap(words: str, cells: int) -> list[str]:
-    rows = [""]
-    for word in words.split():
-        longer = f"{rows[-1]} {word}".strip()
-        if width(longer) <= cells or not rows[-1]:
-            rows[-1] = longer
-        else:
-            rows.append(word)
-    return rows
 
 
 def _body(drawing: GpuDrawing, inner: int, tall: bool, view: View) -> list[Line]:

@@ -29,14 +29,14 @@ class Remark(NamedTuple):
     """Something to say about a GPU, in full and in few cells."""
 
     severity: Severity
-    words: str
+    message: str
     short: str = ""
 
     def text(self, cells: int) -> str:
         """In at most *cells* cells where that can be; with a sign where it is a warning, so that it is never told by
         colour alone."""
         sign = "▲ " if self.severity >= Severity.WARNING else ""
-        long = sign + self.words
+        long = sign + self.message
         return long if width(long) <= cells or not self.short else sign + self.short
 
     @property
@@ -158,19 +158,19 @@ def memory_remark(
     if trend is not None and trend.bytes_per_second:
         growing = trend.bytes_per_second > 0
         per_minute = trend.bytes_per_second * 60
-        words = f"{'+' if growing else '-'}{units.size(abs(per_minute), settings.memory_unit)}/min"
+        message = f"{'+' if growing else '-'}{units.size(abs(per_minute), settings.memory_unit)}/min"
         if growing and trend.seconds_to_full is not None and trend.seconds_to_full < 2 * 86400:
             soon = Severity.CRITICAL if trend.seconds_to_full < 120 else Severity.WARNING
             until = units.rough_duration(trend.seconds_to_full)
             return Remark(
-                max(severity, soon), f"{words} full in {until}", f"full {until.replace(' min', 'm').replace(' ', '')}"
+                max(severity, soon), f"{message} full in {until}", f"full {until.replace(' min', 'm').replace(' ', '')}"
             )
-        return Remark(severity, words, words)
+        return Remark(severity, message, message)
     full = f"{share:.0f}% full" if severity >= Severity.WARNING else ""
     if parts.releasable >= max(RELEASABLE_SHOWN_BYTES, parts.total // 20):
         size = units.size(parts.releasable, settings.memory_unit)
-        words = f"{full}, {size} cached, could be released" if full else f"{size} cached, could be released"
-        return Remark(severity, words, full or f"{size} cached")
+        message = f"{full}, {size} cached, could be released" if full else f"{size} cached, could be released"
+        return Remark(severity, message, full or f"{size} cached")
     if parts.unattributed >= UNATTRIBUTED_SHOWN_BYTES:
         size = units.size(parts.unattributed, settings.memory_unit)
         if full:
