@@ -238,13 +238,13 @@ def main() -> None:
     a = parser.parse_args()
     smi, gputop = NvidiaSmi(), Gputop()
     smi.read()
-    constants = compare_constants(gputop.sampling.poller())
+    constants = compare_constants(gputop.poller())
     pairs: list[dict[str, Any]] = []
     for n in range(a.pairs):
         started = time.monotonic()
         how = "once" if n % 3 == 2 else "poller"
         before = smi.read()
-        ours = gputop.once() if how == "once" else gputop.sampling.poller()
+        ours = gputop.once() if how == "once" else gputop.poller()
         after = smi.read()
         took = time.monotonic() - started
         pairs.append({"how": how, "seconds": round(took, 3), "before": before, "gputop": ours, "after": after})

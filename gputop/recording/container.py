@@ -25,12 +25,12 @@ _SIGNATURE: Final = b"gputop recording"
 _HEADER: Final = struct.Struct("<II16sH")  # magic, size of the rest, signature, version; then JSON
 _FOOTER: Final = struct.Struct("<II8sQQIIddII")  # see Footer; the last field is the CRC-32 of those before it
 _FOOTER_SIGNATURE: Final = b"gputop/1"
-_HEADER_MOST: Final = 64 * 1024
+_HEADER_MAX_BYTES: Final = 64 * 1024
 _LEVEL: Final = 3
 _WINDOW_LOG: Final = 20  # 1 MiB: a few whole snapshots of a crowded machine; more costs memory only
 _LAST_BLOCK: Final = b"\x01\x00\x00"  # an empty block that ends a frame (RFC 8878, 3.1.1.2)
-_MOST_LINES_BYTES: Final = 512 * 1024**2  # of one group, unpacked: a file that says more is no recording of ours
-_CHUNK: Final = 1024**2
+_GROUP_MAX_BYTES: Final = 512 * 1024**2  # of one group, unpacked: a file that says more is no recording of ours
+_CHUNK_BYTES: Final = 1024**2
 
 
 class NotARecording(Exception):
@@ -71,7 +71,7 @@ def read_header(descriptor: int) -> tuple[int, dict[str, Any]]:
         raise NotARecording("not a recording of gputop's")
     if version > VERSION:
         raise NotARecording(f"a recording of version {version}; this gputop reads up to version {VERSION}: update it")
-    rest = os.pread(descriptor, min(size, _HEADER_MOST) - (_HEADER.size - 8), _HEADER.size)
+    rest = os.pread(descriptor, min(size, _HEADER_MAX_BYTES) - (_HEADER.size - 8), _HEADER.size)
     if len(rest) < size - (_HEADER.size - 8):
         raise NotARecording("a recording that ends within its first bytes: nothing was recorded")
     try:
@@ -118,7 +118,7 @@ def _last_footer(descriptor: int, begin: int, end: int) -> _Footer | None:
         return found
     mark = struct.pack("<II", _FOOTER_MAGIC, _FOOTER.size - 8) + _FOOTER_SIGNATURE
     while end > begin:
-        start = max(begin, end - _CHUNK)
+        start = max(begin, end - _CHUNK_BYTES)
         chunk = os.pread(descriptor, end - start, start)
         at = chunk.rfind(mark)
         while at >= 0:
@@ -218,7 +218,7 @@ def salvage(frame: bytes) -> tuple[list[bytes], int]:
     except zstandard.ZstdError:
         return [], 0
     total, good, good_parts, last = 0, 0, 0, False
-    while not last and at + 3 <= len(frame) and total < _MOST_LINES_BYTES:
+    while not last and at + 3 <= len(frame) and total < _GROUP_MAX_BYTES:
         block = int.from_bytes(frame[at : at + 3], "little")
         last, kind, size = bool(block & 1), block >> 1 & 3, block >> 3
         after = at + 3 + (1 if kind == 1 else size)  # a block of kind 1 is one byte, repeated

@@ -14,8 +14,9 @@ from typing import Final
 from gputop.model import Snapshot
 from gputop.recording.lines import LineReader, LineWriter
 
-BYTES: Final = 1536 * 1024
+TAPE_BYTES: Final = 1536 * 1024
 GROUP_RECORDS: Final = 60  # between two whole snapshots
+CLOCK_STEP_SECONDS: Final = 2.0  # a clock set back by less only costs the readings meanwhile
 
 
 class _Group:
@@ -31,7 +32,7 @@ class _Group:
 class Tape:
     """One thread's. All memory is taken when it is made; the oldest group makes room for the newest record."""
 
-    def __init__(self, bytes_: int = BYTES) -> None:
+    def __init__(self, bytes_: int = TAPE_BYTES) -> None:
         self._ring = bytearray(b"\xff") * bytes_  # written, so that the memory is there from now on
         self._end = 0  # bytes ever written
         self._groups: deque[_Group] = deque()
@@ -39,10 +40,14 @@ class Tape:
         self._packer = zlib.compressobj(1)
 
     def add(self, snapshot: Snapshot) -> None:
-        """Keep *snapshot*; one that is not newer than the last one is passed over."""
+        """Keep *snapshot*; one that is not newer than the last one is passed over. The tape begins anew when the clock
+        was set back: times on it have one direction only."""
         last = self._groups[-1] if self._groups else None
         if last is not None and snapshot.taken_at <= last.times[-1]:
-            return
+            if snapshot.taken_at > last.times[-1] - CLOCK_STEP_SECONDS:
+                return
+            self._groups.clear()
+            last = None
         whole = last is None or len(last.times) >= GROUP_RECORDS
         group = _Group(self._end) if last is None or whole else last
         if whole:

@@ -13,9 +13,9 @@ from gputop.model import GpuProcess, RowKey, Snapshot
 from gputop.sampling.history import BUCKET_SECONDS, BUCKETS, NAN, Buckets
 from gputop.torch_monitor.process_memory import torch_memory
 
-MOST: Final = 64  # processes that are followed: the largest
+MOST_PROCESSES: Final = 64  # that are followed: the largest
 MOST_PHASES: Final = 8
-_EVERY: Final = 1.0  # seconds between looks at the processes
+_PERIOD_SECONDS: Final = 1.0  # between looks at the processes
 
 
 class Reasons:
@@ -56,18 +56,18 @@ class DetailHistory:
             self.reasons.setdefault(gpu.uuid, Reasons()).put(
                 snapshot.taken_at, gpu.event_reasons_mask if known else None
             )
-        if 0 <= snapshot.taken_at - self._at < _EVERY:
+        if 0 <= snapshot.taken_at - self._at < _PERIOD_SECONDS:
             return
         self._at = snapshot.taken_at
         followed = snapshot.processes
-        if len(followed) > MOST:
-            followed = tuple(sorted(followed, key=_size, reverse=True)[:MOST])
+        if len(followed) > MOST_PROCESSES:
+            followed = tuple(sorted(followed, key=_size, reverse=True)[:MOST_PROCESSES])
         memory: dict[RowKey, Buckets] = {}
         torch: dict[RowKey, dict[str, Buckets]] = {}
         for process in followed:
             ring = memory[process.row] = self._memory.get(process.row) or Buckets()
             value = NAN if process.memory_bytes is None else float(process.memory_bytes)
-            ring.put(snapshot.taken_at, value, 3 * max(_EVERY, snapshot.interval))
+            ring.put(snapshot.taken_at, value, 3 * max(_PERIOD_SECONDS, snapshot.interval))
             if process.torch is not None:
                 torch[process.row] = self._follow_torch(process, snapshot)
         self._memory, self._torch = memory, torch
@@ -88,7 +88,7 @@ class DetailHistory:
             return rings
         values = {"allocated": split.live, "cached": split.cached}
         values |= {f"phase {phase.name}": phase.peak_bytes for phase in split.device.phases[:MOST_PHASES]}
-        hold = 3 * max(_EVERY, snapshot.interval)
+        hold = 3 * max(_PERIOD_SECONDS, snapshot.interval)
         for name, bytes_ in values.items():
             ring = rings.get(name)
             if ring is None:

@@ -11,7 +11,7 @@ import pytest
 
 from gputop.model import Gpu, GpuProcess, MigInstance, Severity, Snapshot, Xid, clean_text, replace
 from gputop.procfs.host_reader import ProcessDetails
-from gputop.sampling.detail_history import MOST, DetailHistory
+from gputop.sampling.detail_history import MOST_PROCESSES, DetailHistory
 from gputop.sampling.history import History
 from gputop.sampling.snapshot_builder import SnapshotBuilder, assemble
 from gputop.signals.protocol import Target
@@ -252,7 +252,7 @@ async def test_torn_letters_do_nothing_in_the_details() -> None:
 
 def test_only_the_largest_processes_are_followed_and_the_gone_are_dropped() -> None:
     past = DetailHistory()
-    many = tuple(process(n + 1, 0, n + 1) for n in range(MOST + 10))
+    many = tuple(process(n + 1, 0, n + 1) for n in range(MOST_PROCESSES + 10))
     past.add(Snapshot(TAKEN_AT, gpus=(gpu(0),), processes=many))
     assert past.memory(many[0].row) is None
     ring = past.memory(many[-1].row)

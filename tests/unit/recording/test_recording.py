@@ -491,6 +491,16 @@ def test_a_clock_set_back_leaves_the_tape_in_order() -> None:
     assert tape.times() == [second.taken_at, third.taken_at]
 
 
+def test_a_tape_goes_on_after_the_clock_was_set_back_by_an_hour() -> None:
+    tape = Tape()
+    before, *after = life("", 3)
+    after = [replace(snapshot, taken_at=snapshot.taken_at - 3600) for snapshot in after]
+    for snapshot in (before, *after):
+        tape.add(snapshot)
+    assert tape.times() == [snapshot.taken_at for snapshot in after]
+    assert tape.snapshot(after[1].taken_at) == after[1]
+
+
 # ------------------------------------------------------------- the clock is set back
 
 
