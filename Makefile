@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test coverage lint format bench screenshots build clean
+.PHONY: help run demo test coverage lint format bench screenshots build pyz clean
 
 help: ## show these targets
 	@echo "gputop: a dashboard for NVIDIA GPUs"
@@ -64,8 +64,11 @@ screenshots: $(VENV)/.tests ## draw screenshots/ anew
 	$(BIN)/python screenshots/make.py $(ARGS)
 
 build: $(VENV)/.tests ## dist/: the wheel and the source archive
-	rm -rf dist
+	rm -f dist/*.whl dist/*.tar.gz
 	$(BIN)/python -m build --outdir dist .
+
+pyz: $(VENV)/.tests ## dist/gputop.pyz: everything in one file, for machines without pip and network
+	$(BIN)/python release/pyz.py
 
 clean: ## remove what was made here
 	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build *.egg-info

@@ -42,7 +42,7 @@ def main_parser() -> argparse.ArgumentParser:
         "differ, 6 no permission, 7 no GPUs, 8 the driver fails or does not answer.",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"gputop {__version__}")
+    parser.add_argument("--version", action="version", version=f"gputop {__version__}{_built_from()}")
     add_source_options(parser)
     screen = parser.add_argument_group("dashboard")
     screen.add_argument(
@@ -63,3 +63,12 @@ def main_parser() -> argparse.ArgumentParser:
 
 def _commands_in_words() -> str:
     return "".join(f"gputop {name}: {words}. " for name, words in COMMANDS.items())
+
+
+def _built_from() -> str:
+    """`` (3f2a1bc, 2026-11-30)``: the commit, where hatch_build.py wrote it down."""
+    try:
+        from gputop._build import COMMIT
+    except ModuleNotFoundError:
+        return ""
+    return f" ({COMMIT})"
