@@ -19,6 +19,8 @@ from gputop.filters.quantities import NUMBER
 _BEGIN: Final = re.compile(r"\s*(?=\S)(?P<not>!?)")
 _WORD: Final = re.compile(r"\S*")
 _OPERATOR: Final = "(?P<operator>>=|<=|>|<)"
+_NUMERIC: Final = re.compile(r"[-+.]?\d")
+_NEGATED: Final = re.compile("!")
 _STRANGE: Final = re.compile(rf"(?P<name>[^\s<>=:]+)(?P<space>\s*){_OPERATOR}\s*(?P<value>[\d.]\S*)")
 
 
@@ -70,8 +72,9 @@ class Grammar:
             name, operator = " ".join(match["name"].lower().split()), match["operator"]
             value_match = self._value_pattern(name).match(text, match.end())
             assert value_match is not None  # it matches nothing at all, too
-            value = value_match[0]
-            end = value_match.end() if value else match.end("operator")
+            value, end = value_match[0], value_match.end()
+            if not value or (match["gap"] and self._is_next_term(text, match.end(), spaced=bool(match["space"]))):
+                value, end = "", match.end("operator")
         elif (match := _STRANGE.match(text, body)) and (
             match["space"] or suggestion(match["name"].lower(), self._names)
         ):
@@ -81,6 +84,13 @@ class Grammar:
             assert word is not None
             value, end = word[0], word.end()
         return Term(text[start:end], start, value, name, operator, negated)
+
+    def _is_next_term(self, text: str, start: int, spaced: bool) -> bool:
+        """Whether what comes after an operator and a gap is not its value, which is still to be typed: ``mem> python``
+        (``mem > python`` is wrong)."""
+        if _NUMERIC.match(text, start):
+            return False
+        return not spaced or any(term.match(text, start) for term in (_NEGATED, self._named, self._compared))
 
     @property
     def _names(self) -> list[str]:
@@ -94,7 +104,7 @@ class Grammar:
     def _compared(self) -> re.Pattern[str]:
         names = sorted(map(re.escape, self._names), key=len, reverse=True)
         joined = "|".join(names).replace(r"\ ", r"\s+")
-        return re.compile(rf"(?P<name>(?ai:{joined}))\s*{_OPERATOR}\s*")
+        return re.compile(rf"(?P<name>(?ai:{joined}))(?P<space>\s*){_OPERATOR}(?P<gap>\s*)")
 
     def _value_pattern(self, name: str) -> re.Pattern[str]:
         fields = [field for registry in self._registries if (field := registry.get(name)) is not None]

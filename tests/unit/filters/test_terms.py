@@ -35,6 +35,11 @@ def read(text: str) -> list[tuple[str, str, str]]:
         ("temperature > 95 °C", [("temperature", ">", "95 °C")]),
         ("sm>50 % w", [("sm", ">", "50 %"), ("", "", "w")]),
         ("http://host:80/a a>b", [("", "", "http://host:80/a"), ("", "", "a>b")]),
+        ("mem> python", [("mem", ">", ""), ("", "", "python")]),  # half typed in front of a word
+        ("mem > user:ml", [("mem", ">", ""), ("user", ":", "ml")]),
+        ("mem>= sm>5", [("mem", ">=", ""), ("sm", ">", "5")]),
+        ("mem> 5G", [("mem", ">", "5G")]),
+        ("temperature > hot", [("temperature", ">", "hot")]),
         ("memry>10G", [("memry", ">", "10G")]),
         ("!", [("", "", "")]),
         ("u\u017fer:a \u017fm>5", [("", "", "u\u017fer:a"), ("", "", "\u017fm>5")]),  # a long s is no s
