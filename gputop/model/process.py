@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gputop.model.torch import TorchReport
 
@@ -25,6 +25,9 @@ class RowKey(NamedTuple):
     compute_instance_id: int | None = None
 
 
+_STATE_LABELS: Final = {"Z": "zombie", "T": "stopped", "t": "traced", "D": "in the kernel"}
+
+
 @dataclass(frozen=True, slots=True)
 class HostFacts:
     """What the host says about a process (/proc/PID)."""
@@ -44,6 +47,11 @@ class HostFacts:
     cpu_percent: float | None = None  # 100 is one core; None at the first look
     cpu_seconds: float | None = None
     host_memory_bytes: int | None = None  # resident
+
+    @property
+    def state_label(self) -> str:
+        """``zombie``, ``stopped``… where a command line should say so; empty for states that need no mention."""
+        return _STATE_LABELS.get(self.state or "", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +76,12 @@ class GpuProcess:
     @property
     def key(self) -> ProcessKey:
         return self.host.key if self.host is not None else ProcessKey(self.pid, None)
+
+    @property
+    def gpu_label(self) -> str:
+        """``3``; on MIG ``3:1:0``: GPU, GPU instance, compute instance."""
+        ids = (self.gpu_index, self.gpu_instance_id, self.compute_instance_id)
+        return ":".join([str(id_) for id_ in ids if id_ is not None])
 
     @property
     def row(self) -> RowKey:

@@ -209,12 +209,9 @@ class _PlainTable:
 
     def process(self, process: GpuProcess) -> tuple[str, ...]:
         host = process.host or _NO_FACTS
-        on = str(process.gpu_index)
-        if process.gpu_instance_id is not None:
-            on += f":{process.gpu_instance_id}:{units.number(process.compute_instance_id)}"
         age = None if host.start_time is None else self.snapshot.taken_at - host.start_time
         return (
-            ("† " if process.exists is False else "") + on,
+            ("† " if process.exists is False else "") + process.gpu_label,
             str(process.pid),
             host.user or UNKNOWN,
             process.kind,
@@ -233,8 +230,8 @@ def _command(process: GpuProcess) -> str:
     if process.host is None:
         return "cannot be seen from here (another PID namespace)" if process.exists is None else UNKNOWN
     command = process.host.command or process.host.name or UNKNOWN
-    state = {"Z": "(zombie) ", "T": "(stopped) ", "D": "(in the kernel) "}.get(process.host.state or "", "")
-    return state + command
+    label = process.host.state_label
+    return f"({label}) {command}" if label else command
 
 
 def _row(row: Sequence[str], widths: Sequence[int], room: int | None) -> str:

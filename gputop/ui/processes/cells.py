@@ -45,10 +45,7 @@ def gpu_label(row: ProcessRow) -> str:
         if len(places) > 1:
             return f"×{len(places)}"
         process = row.parts[0]
-    if process.gpu_instance_id is None:
-        return str(process.gpu_index)
-    compute = "" if process.compute_instance_id is None else f":{process.compute_instance_id}"
-    return f"{process.gpu_index}:{process.gpu_instance_id}{compute}"
+    return process.gpu_label
 
 
 def _gpu(row: ProcessRow, _: CellContext) -> Cell:

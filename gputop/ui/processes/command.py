@@ -15,7 +15,6 @@ from gputop.ui.toolkit.cells import Span
 _INTERPRETER: Final = re.compile(r"(python|pypy|bash|sh|zsh|perl|ruby|node|julia)[\d.]*")
 #: Options of an interpreter and then its script, or ``-m`` and a module.
 _SCRIPT: Final = re.compile(r"((?: +(?:-[XW] +\S+|-(?![cem])\S*))* +(?:-m +)?)([^-\s]\S*)(.*)", re.DOTALL)
-_STATES: Final = {"Z": "(zombie) ", "T": "(stopped) ", "t": "(traced) ", "D": "(in the kernel) "}
 
 
 @lru_cache(4096)
@@ -63,8 +62,8 @@ def cell_spans(row: ProcessRow, unfolded: str = "▾ ", folded: str = "▸ ") ->
     if facts is None:
         unknown = "(host pid: not visible from here)" if row.process.exists is None else "…"
         return tuple(fixed), ((unknown, "dim"),)
-    if facts.state in _STATES:
-        fixed.append((_STATES[facts.state], "warning"))
+    if label := facts.state_label:
+        fixed.append((f"({label}) ", "warning"))
     return tuple(fixed), command_spans(facts.command or facts.name or "…")
 
 

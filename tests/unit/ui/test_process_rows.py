@@ -177,7 +177,7 @@ def test_ranks_of_one_launcher_stand_under_a_line_for_it() -> None:
     assert launcher.is_launcher and launcher.process.memory_bytes == 33 * GIB and launcher.pids == (12, 11, 10)
     assert made.total == 5
     refused = targets(made, Tags(), launcher)
-    assert not refused.chosen and "on no GPU" in refused.refused[0][1]
+    assert not refused.chosen and "uses no GPU" in refused.refused[0][1]
 
     again = rows.arrange(replace(shot, processes=tuple(shot.processes)), ProcessFilter(), Order(tree=True))
     assert again.rows[0] is launcher
