@@ -146,9 +146,9 @@ class FindingsScreen(Screen[None]):
         self.gputop.insight.scan_now()
         scan = self.gputop.insight.report.scan
         if not dead_pid.scanned or scan is None:
-            words = f"{dead_pid.pid} is dead; who keeps its memory is being looked for: press F9 again"
+            words = f"{dead_pid.pid} has exited; looking for the processes that hold its memory: press F9 again"
         else:
-            words = f"{dead_pid.pid} is dead and nobody was found to keep its memory: {scan.summary()}"
+            words = f"{dead_pid.pid} has exited, and no process was found to hold its memory: {scan.summary()}"
         self.notify(words, severity="warning", timeout=8, markup=False)
 
     def push_kill(self, chosen: tuple[Target, ...], hidden: tuple[Target, ...], holders: HoldersAsTargets) -> None:
