@@ -24,6 +24,7 @@ os.environ["TZ"] = "UTC"
 time.tzset()
 
 from gputop.model import Snapshot  # noqa: E402
+from gputop.monitor import Monitor  # noqa: E402
 from gputop.sampling.bus import Bus  # noqa: E402
 from gputop.sampling.history import History  # noqa: E402
 from gputop.sampling.poller import Poller  # noqa: E402
@@ -154,19 +155,21 @@ async def svg(picture: Picture) -> str:
             source=machine.source.name,
         )
 
-    poller = Poller(machine.source, machine.host, Bus(), 0.5, history, clock=lambda: clock[0])  # never started
+    bus = Bus()
+    poller = Poller(machine.source, machine.host, bus, 0.5, history, clock=lambda: clock[0])  # never started
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(refresh=0.5, **dict(picture.settings))
         os.environ["HOME"] = folder  # shown as ~
         config = Path(folder) / ".config" / "gputop" / "config.toml"
-        app = GputopApp(poller, Bus(), history, settings, config, (), machine.signals)
+        monitor = Monitor(poller, bus, settings, config, signals=machine.signals)
+        app = GputopApp(monitor)
         async with app.run_test(size=picture.size) as pilot:
             while clock[0] < NOW:
                 clock[0] += 1.0
                 snapshot = poller.latest = look()
                 history.add(snapshot)
-                app.dashboard.past.add(snapshot)
-            app.dashboard.show_snapshot(snapshot)
+                monitor.detail_history.add(snapshot)
+            app.dashboard.look()
             await _still(app, pilot)
             for key in picture.keys:
                 await pilot.press(key)
@@ -178,8 +181,8 @@ async def _still(app: GputopApp, pilot: Any) -> None:
     """Until threads (chart, process details) have delivered."""
     for _ in range(8):
         await pilot.pause(0.12)
-    if app.screen is app.dashboard and app.poller.latest is not None:
-        app.dashboard.show_snapshot(app.poller.latest)
+    if app.screen is app.dashboard:
+        app.dashboard.look()
         await pilot.pause(0.3)
 
 

@@ -1,25 +1,24 @@
-"""The user's alarms on the dashboard: a remark on the GPU's panel as long as one is raised, and a toast when it is."""
+"""Which of the user's alarms are raised now, for the remarks on the GPUs' panels; and what is announced of them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
 
 from gputop.sampling.bus import Bus
-from gputop.sampling.messages import AlarmCleared, AlarmDetails, AlarmRaised
+from gputop.sampling.messages import AlarmCleared, AlarmDetails, AlarmRaised, Announced
 
-TOASTS_AT_ONCE: Final = 3  # more are told in one
+ANNOUNCED_AT_ONCE: Final = 3  # more are told in one
 
 
 class RaisedAlarms:
-    """Hears of alarms on the bus. *tell* is given a sentence and whether it is bad news."""
+    """Hears of alarms on the bus, and publishes :class:`Announced` there."""
 
-    def __init__(self, bus: Bus, tell: Callable[[str, bool], None]) -> None:
+    def __init__(self, bus: Bus) -> None:
         self.by_gpu: dict[str, tuple[str, ...]] = {}  # conditions, by the GPU's UUID
-        self._tell = tell
+        self._bus = bus
         self._raised: dict[tuple[str, str], AlarmDetails] = {}
-        self._untold: list[tuple[str, bool]] = []
+        self._unannounced: list[tuple[str, bool]] = []
         bus.subscribe(AlarmRaised, self._hear, every=True)
         bus.subscribe(AlarmCleared, self._hear, every=True)
 
@@ -36,15 +35,15 @@ class RaisedAlarms:
             if raised.gpu is not None:
                 by_gpu.setdefault(raised.gpu.uuid, {})[raised.rule] = None
         self.by_gpu = {uuid: tuple(rules) for uuid, rules in by_gpu.items()}
-        if not self._untold:
-            asyncio.get_running_loop().call_soon(self._tell_all)  # after all of this reading
-        self._untold.append((f"{alarm.message}  [{alarm.rule}]", isinstance(message, AlarmRaised)))
+        if not self._unannounced:
+            asyncio.get_running_loop().call_soon(self._announce)  # after all of this reading
+        self._unannounced.append((f"{alarm.message}  [{alarm.rule}]", isinstance(message, AlarmRaised)))
 
-    def _tell_all(self) -> None:
-        untold, self._untold = self._untold, []
+    def _announce(self) -> None:
+        unannounced, self._unannounced = self._unannounced, []
         for bad, kind in ((True, "Alarm"), (False, "Cleared")):
-            texts = [text for text, is_bad in untold if is_bad == bad]
-            if len(texts) > TOASTS_AT_ONCE:
+            texts = [text for text, is_bad in unannounced if is_bad == bad]
+            if len(texts) > ANNOUNCED_AT_ONCE:
                 texts = [f"{texts[0]}, and {len(texts) - 1} more"]
             for text in texts:
-                self._tell(f"{kind}: {text}", bad)
+                self._bus.publish(Announced(f"{kind}: {text}", bad))

@@ -35,6 +35,7 @@ def run(options: argparse.Namespace) -> int:
         machine = _demo(options, history)
     poller = Poller(machine.source, machine.host, bus, settings.refresh, history)
     poller.start()
+    from gputop.monitor import Monitor
     from gputop.ui import app  # takes a while: meanwhile the poller reads
 
     first = poller.wait_for_first(FIRST_READING)
@@ -47,15 +48,16 @@ def run(options: argparse.Namespace) -> int:
 
         problems = (*problems, *watch(settings, poller, bus, machine.host.exists))
     status = app.run(
-        poller=poller,
-        bus=bus,
-        history=history,
-        settings=settings,
-        settings_path=path,
-        problems=problems,
-        signals=machine.signals,
-        simulated=machine.simulated,
-        investigator=machine.investigator,
+        Monitor(
+            poller,
+            bus,
+            settings,
+            path,
+            problems,
+            signals=machine.signals,
+            investigator=machine.investigator,
+            keeps_log=not machine.simulated,
+        )
     )
     poller.stop()
     if options.print_on_exit and poller.latest is not None:

@@ -61,8 +61,10 @@ def _show(recording: object, start: float, options: argparse.Namespace) -> int:
     assert isinstance(recording, Recording)
     _require_terminal()
     os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
+    from gputop.monitor import Monitor
     from gputop.sampling.bus import Bus
     from gputop.sampling.player import Player
+    from gputop.sampling.shown_time import RecordedTime
     from gputop.ui import app
 
     settings, path, problems = settings_of(options)
@@ -71,15 +73,7 @@ def _show(recording: object, start: float, options: argparse.Namespace) -> int:
     player.playing = not options.paused
     player.seek(start)
     player.start()
-    status = app.run(
-        poller=player,
-        bus=bus,
-        history=player.history,
-        settings=settings,
-        settings_path=path,
-        problems=problems,
-        player=player,
-    )
+    status = app.run(Monitor(player, bus, settings, path, problems, shown_time=RecordedTime(player)))
     player.stop()
     return status
 

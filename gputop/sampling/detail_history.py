@@ -42,15 +42,20 @@ class Reasons:
 
 
 class DetailHistory:
-    """Rings by row of the process table, and by GPU's UUID."""
+    """Rings by row of the process table, and by GPU's UUID. They know one direction of time only: where a recording is
+    wound back, they begin anew."""
 
     def __init__(self) -> None:
         self.reasons: dict[str, Reasons] = {}
         self._memory: dict[RowKey, Buckets] = {}
         self._torch: dict[RowKey, dict[str, Buckets]] = {}
         self._at = 0.0
+        self._newest = 0.0
 
     def add(self, snapshot: Snapshot) -> None:
+        if snapshot.taken_at < self._newest - BUCKET_SECONDS:
+            self.reasons, self._memory, self._torch, self._newest = {}, {}, {}, 0.0
+        self._newest = max(self._newest, snapshot.taken_at)
         for gpu in snapshot.gpus:
             known = gpu.error is None and not gpu.late
             self.reasons.setdefault(gpu.uuid, Reasons()).put(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gputop.leaks.report import LeakReport
 from gputop.model import Gpu, GpuProcess, Snapshot
+from gputop.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,24 @@ class ProcessExited:
 @dataclass(frozen=True, slots=True)
 class LeaksReported:
     report: LeakReport
+
+
+@dataclass(frozen=True, slots=True)
+class EventsNoted:
+    """The journal has more than before."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsChanged:
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """Something to be told the user at once, in a sentence; *bad* news or good."""
+
+    message: str
+    bad: bool
 
 
 @dataclass(frozen=True, slots=True)

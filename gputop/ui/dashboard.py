@@ -2,46 +2,48 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding
+from textual.screen import Screen
 
 from gputop import units
+from gputop.leaks.report import LeakReport
 from gputop.model import Snapshot
 from gputop.model.chart_metrics import CHART_METRICS
-from gputop.model.selection import only
-from gputop.sampling.detail_history import DetailHistory
+from gputop.monitor import Monitor
+from gputop.sampling.journal import EventKind
+from gputop.sampling.messages import LeaksReported, SettingsChanged, SnapshotTaken
+from gputop.settings import GROUPS
 from gputop.text import fit
 from gputop.ui.footer import Footer
 from gputop.ui.gpus.area import GpuArea
 from gputop.ui.header import Header, HostLine, problem_line
 from gputop.ui.keys import KEYS, Key
-from gputop.ui.layout import LEAST_HEIGHT, LEAST_WIDTH, ScreenLayout, plan
-from gputop.ui.leaks.findings import FindingsScreen
+from gputop.ui.kill.start import kill_chosen
+from gputop.ui.layout import LEAST_HEIGHT, LEAST_WIDTH, ScreenLayout, plan_for
+from gputop.ui.leaks.text import footer_note
+from gputop.ui.monitor_screen import MonitorScreen
+from gputop.ui.processes.annotations import ProcessAnnotations
+from gputop.ui.processes.exited import ExitedLines
+from gputop.ui.processes.mark import Mark
 from gputop.ui.processes.table import ProcessTable
-from gputop.ui.replay.looking_back import HistoryUntil, LookingBack
 from gputop.ui.toolkit import exact_output
-from gputop.ui.toolkit.line_widget import LineWidget
-from gputop.ui.toolkit.view import View
+from gputop.ui.toolkit.line_widget import LineWidget, redraw_all
 
 if TYPE_CHECKING:
-    from gputop.ui.app import GputopApp
     from gputop.ui.chart.history_chart import HistoryChart
     from gputop.ui.processes.filter_prompt import FilterPrompt
 
 FAR_SECONDS: Final = 10.0  # what Shift+Left looks back
-FIRST_PAINT: Final = 0.01  # seconds: Textual paints the whole screen for each step of its start, three times in all
-NO_ANSWER_YET: Final = (
-    "the driver has not answered yet; without persistence mode it takes seconds for each GPU to start, "
-    "and a hung one never answers: see `dmesg`"
-)
+FIRST_PAINT_SECONDS: Final = 0.01  # Textual paints the whole screen for each step of its start, three times in all
+THE_PAST: Final = "This is the past: End shows the processes of now."
 
 
-class Dashboard(FindingsScreen):
-    """Draws what :meth:`show_snapshot` is given and does what the keys ask for."""
+class Dashboard(MonitorScreen, Screen[None]):
+    """Draws the moment that ``monitor.shown_time`` is at, and does what the keys ask for."""
 
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
         # `live` goes before the table's own End, while there is something to come back from: see check_action
@@ -49,24 +51,19 @@ class Dashboard(FindingsScreen):
         for key in KEYS
     ]
     keys: ClassVar[tuple[Key, ...]] = KEYS
+    shows = (SnapshotTaken, LeaksReported, SettingsChanged)
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, monitor: Monitor) -> None:
+        super().__init__(monitor)
         exact_output.install(self)
-        self.snapshot: Snapshot | None = None  # as it is shown: the GPUs chosen, and frozen while paused
-        self.past = DetailHistory()
-        self.paused = False
-        self.looking_back = LookingBack()
+        self.snapshot: Snapshot | None = None  # as it is shown: of the GPUs chosen
+        self.time = monitor.shown_time
         self.chart: HistoryChart | None = None
         self.prompt: FilterPrompt | None = None
-        self._plan: tuple[Any, ...] | None = None
-
-    @property
-    def gputop(self) -> GputopApp:
-        from gputop.ui.app import GputopApp
-
-        assert isinstance(self.app, GputopApp)
-        return self.app
+        self._plan: tuple[int, int, bool, ScreenLayout] | None = None  # width, height, whether there is a banner
+        self._exited = ExitedLines()
+        self._report: LeakReport | None = None  # as it is shown
+        self._settings = monitor.settings
 
     def compose(self) -> ComposeResult:
         self.header = Header(id="header")
@@ -75,132 +72,90 @@ class Dashboard(FindingsScreen):
         self.gpus = GpuArea(id="gpus")
         self.table = ProcessTable(id="processes")
         hidden = {key.action for key in KEYS} - {key.action for key in self.keys}
-        if self.gputop.signals is None:
+        if self.monitor.signals is None:
             hidden.add("kill")
         self.footer = Footer(hidden=frozenset(hidden), id="footer")
         self.notice = LineWidget(id="notice")
         yield from (self.header, self.host_line, self.banner, self.gpus, self.table, self.footer, self.notice)
 
     def on_mount(self) -> None:
-        self.app.delay_update(FIRST_PAINT)
+        self.app.delay_update(FIRST_PAINT_SECONDS)
+        self.app.theme_changed_signal.subscribe(self, lambda _: self.rearrange())
         self.table.focus()
-        self.show_snapshot(self.gputop.poller.latest or self._no_answer_yet())
+        self.look()
 
     def on_resize(self, event: events.Resize) -> None:
-        if self._plan is None or self._plan[0][:2] != tuple(self.app.size):
+        if self._plan is None or self._plan[:2] != tuple(self.app.size):
             self.rearrange()
             self.call_after_refresh(self._draw)  # in the sizes its parts have only then: the next reading may be far
 
-    def _no_answer_yet(self) -> Snapshot:
-        return Snapshot(time.time(), problems=(NO_ANSWER_YET,), interval=self.gputop.settings.refresh)
-
     # -- drawing
 
-    def show_snapshot(self, snapshot: Snapshot) -> None:
-        """Draw *snapshot*, unless the screen is paused, or shows an earlier time."""
-        self.past.add(snapshot)
-        self.keep(snapshot)
-        if self.looking_back.snapshot is not None:
-            self._draw()  # how long ago that was
-            return
-        if self.paused and self.snapshot is not None:
-            return
-        self.snapshot = self._only_chosen(snapshot)
-        self._draw()
-
-    def keep(self, snapshot: Snapshot) -> None:
-        """Keep *snapshot* for looking back, unless there was no answer to keep."""
-        if snapshot.gpus:
-            self.looking_back.add(snapshot)
-
-    def _only_chosen(self, snapshot: Snapshot) -> Snapshot:
-        chosen = only(snapshot, self.gputop.settings.gpus)[0]
-        return chosen if chosen.gpus else snapshot  # none of those chosen is here
+    def look(self) -> None:
+        """Draw what is new: nothing while the screen is paused, but for changed settings."""
+        if self.monitor.settings is not self._settings:
+            self._settings = self.monitor.settings
+            self.rearrange()
+        elif not self.time.is_frozen or self.time.past is not None or self.snapshot is None:
+            self._draw()
 
     def rearrange(self) -> None:
         """Size, theme or settings changed: draw all of it anew."""
         self._plan = None
         for board in self.query(LineWidget):
             board.redraw()
-        if self.snapshot is not None and self.size.width:
-            self.snapshot = self._chosen()
+        if self.snapshot is not None:
             self._draw()
 
-    def _chosen(self) -> Snapshot:
-        latest = self.gputop.poller.latest
-        assert self.snapshot is not None
-        if self.looking_back.snapshot is not None:
-            return self._only_chosen(self.looking_back.snapshot)
-        if self.paused or latest is None:
-            return self.snapshot
-        return self._only_chosen(latest)
+    def _show_report(self, report: LeakReport) -> None:
+        """Say what was found out."""
+        self._report = report
+        self.table.know(ProcessAnnotations(report))
+        self.gpus.show_report(report)
+        self.footer.note = footer_note(report)
+        self.footer.update()
 
     def _draw(self) -> None:
-        snapshot, view = self.snapshot, self.gputop.view
+        """Draw the moment that is shown now."""
+        view, monitor = self.view, self.monitor
+        snapshot = self.snapshot = monitor.chosen(self.time.snapshot)
+        if monitor.report is not self._report and not self.time.is_frozen:
+            self._show_report(monitor.report)
         width, height = self.app.size
-        if snapshot is None or not width:
+        if not width:
             return
         small = width < LEAST_WIDTH or height < LEAST_HEIGHT
-        arrangement = self._arrange(snapshot, view, width, height, small)
+        arrangement = self._arrange(snapshot, width, height, small)
         if small:
             words = f"too small: {width}×{height}; gputop needs {LEAST_WIDTH}×{LEAST_HEIGHT}"
             self.notice.show([((fit(words, width), "warning+b"),)])
             return
-        self.header.show_snapshot(snapshot, view, asked=self.gputop.poller.interval, paused=self.badge())
+        badge = f" {view.glyphs.bullet} ".join(self.time.badge(with_day=width >= 100))
+        self.header.show_snapshot(snapshot, view, asked=monitor.sampler.interval, badge=badge)
         if self.host_line.display:
             self.host_line.show_snapshot(snapshot, view)
         if self.banner.display:
             self.banner.show([problem_line(snapshot.problems, view, width)])
-        history, latest = self.gputop.history, self.gputop.poller.latest
-        past = self.looking_back.at
-        until = history if past is None else HistoryUntil(history, past)
-        self.gpus.show_snapshot(snapshot, snapshot.gpus, until, arrangement, view)
+        self.gpus.show_snapshot(snapshot, snapshot.gpus, self.time.history, arrangement, view)
         if self.chart is not None and self.chart.display:
-            now = None if past is None or latest is None else latest.taken_at
-            self.chart.show_snapshot(snapshot, history, view, now, self.jumps())
+            self.chart.journal = monitor.journal
+            now = None if self.time.past is None or monitor.latest is None else monitor.latest.taken_at
+            self.chart.show_snapshot(snapshot, monitor.history, view, now, self.time.jumps)
         if self.table.display:
-            self.show_exited(snapshot.taken_at)
+            self.table.keep_exited(self._exited.of(monitor.journal, snapshot, monitor.settings))
             self.table.show_snapshot(snapshot, view)
         self._want()
 
-    def badge(self) -> str:
-        """What is out of the ordinary about what is shown, for the header."""
-        latest, at = self.gputop.poller.latest, self.looking_back.at
-        if at is None or latest is None:
-            return "PAUSED" if self.paused else ""
-        ago = units.duration(latest.taken_at - at)
-        return f"{units.clock(at)} {self.gputop.view.glyphs.bullet} {ago} ago, End: live"
-
-    def jumps(self) -> int:
-        """Counts up where the history is of another time than before."""
-        return 0
-
     def _want(self) -> None:
         pids = None if self.table.wants_all else self.table.visible_pids
-        self.gputop.poller.want("table", pids if self.table.display else ())
+        self.monitor.sampler.want("table", pids if self.table.display else ())
 
-    def _arrange(self, snapshot: Snapshot, view: View, width: int, height: int, small: bool) -> ScreenLayout:
+    def _arrange(self, snapshot: Snapshot, width: int, height: int, small: bool) -> ScreenLayout:
         """Give every board its lines, where that has changed."""
-        settings = view.settings
-        mig = [len(gpu.mig) for gpu in snapshot.gpus]
-        banner = bool(snapshot.problems)
-        key = (width, height, len(mig), sum(mig), max(mig, default=0), banner, settings, small)
-        if self._plan is not None and self._plan[0] == key:
-            return self._plan[1]  # type: ignore[no-any-return]
-        arrangement = plan(
-            width,
-            height,
-            len(mig),
-            mig=sum(mig),
-            most_mig=max(mig, default=0),
-            banner=banner,
-            show_host=settings.show_host,
-            show_gpus=settings.show_gpus,
-            show_sparklines=settings.show_sparklines,
-            show_chart=settings.show_chart,
-            show_table=settings.show_processes,
-        )
-        self._plan = (key, arrangement)
+        arrangement, banner = plan_for(snapshot, self.monitor.settings, width, height), bool(snapshot.problems)
+        if self._plan == (width, height, banner, arrangement):
+            return arrangement
+        self._plan = (width, height, banner, arrangement)
         heights: list[tuple[LineWidget, int]] = [
             (self.header, 1),
             (self.host_line, arrangement.host),
@@ -236,24 +191,22 @@ class Dashboard(FindingsScreen):
     def action_help(self) -> None:
         from gputop.ui.help_screen import HelpScreen
 
-        self.app.push_screen(HelpScreen(self.gputop.view, self.keys))
+        self.app.push_screen(HelpScreen(self.monitor, self.keys))
 
     def action_settings(self) -> None:
         from gputop.ui.settings.screen import SettingsScreen
 
-        gputop = self.gputop
-        latest = gputop.poller.latest
-        self.app.push_screen(
-            SettingsScreen(
-                settings=gputop.settings,
-                on_change=gputop.change_settings,
-                path=gputop.settings_path,
-                problems=gputop.settings_problems,
-                themes=tuple(sorted(self.app.available_themes)),
-                gpus=latest.gpus if latest is not None else (),
-                glyphs=gputop.view.glyphs,
-            )
-        )
+        self.app.push_screen(SettingsScreen(self.monitor))
+
+    def action_leaks(self) -> None:
+        from gputop.ui.leaks.screen import LeaksScreen
+
+        self.app.push_screen(LeaksScreen(self.monitor))
+
+    def action_events(self) -> None:
+        from gputop.ui.events_screen import EventsScreen
+
+        self.app.push_screen(EventsScreen(self.monitor))
 
     async def action_filter(self) -> None:
         from gputop.ui.processes.filter_prompt import FilterPrompt
@@ -279,60 +232,53 @@ class Dashboard(FindingsScreen):
             self._want()
 
     def action_tree(self) -> None:
-        self._for_now(tree=not self.gputop.settings.tree)
+        self.monitor.change_for_now(tree=not self.monitor.settings.tree)
 
     def action_invert(self) -> None:
-        self._for_now(sort_reverse=not self.gputop.settings.sort_reverse)
+        self.monitor.change_for_now(sort_reverse=not self.monitor.settings.sort_reverse)
+
+    def action_group(self) -> None:
+        """The next kind of group, or none."""
+        at = GROUPS.index(self.monitor.settings.group)
+        self.monitor.change_for_now(group=GROUPS[(at + 1) % len(GROUPS)])
 
     def action_sort(self) -> None:
         from gputop.ui.processes.sort_screen import SortScreen
 
-        settings = self.gputop.settings
-
         def picked(choice: tuple[str, bool] | None) -> None:
             if choice is not None:
-                self._for_now(sort=choice[0], sort_reverse=choice[1])
+                self.monitor.change_for_now(sort=choice[0], sort_reverse=choice[1])
 
-        self.app.push_screen(
-            SortScreen(settings.columns, settings.sort, settings.sort_reverse, self.gputop.view), picked
-        )
+        self.app.push_screen(SortScreen(self.monitor), picked)
 
     @on(ProcessTable.SortChanged)
     def _sort_changed(self, event: ProcessTable.SortChanged) -> None:
-        self._for_now(sort=event.column, sort_reverse=event.reverse)
+        self.monitor.change_for_now(sort=event.column, sort_reverse=event.reverse)
 
     def action_chart(self) -> None:
         """Off, or the next metric that some GPU tells."""
-        settings, metrics = self.gputop.settings, tuple(CHART_METRICS)
-        if not settings.show_chart:
-            self._for_now(show_chart=True, chart_metrics=metrics[:1])
-        else:
-            at = metrics.index(settings.chart_metrics[0]) + 1
-            if at < len(metrics):
-                self._for_now(chart_metrics=(metrics[at],))
-            else:
-                self._for_now(show_chart=False)
-        if self.gputop.settings.show_chart and self._plan is not None and not self._plan[1].chart:
+        settings, metrics = self.monitor.settings, tuple(CHART_METRICS)
+        at = metrics.index(settings.chart_metrics[0]) + 1 if settings.show_chart else 0
+        if at == len(metrics):
+            self.monitor.change_for_now(show_chart=False)
+            return
+        self.monitor.change_for_now(show_chart=True, chart_metrics=metrics[at : at + 1])
+        if self.snapshot is not None and not plan_for(self.snapshot, self.monitor.settings, *self.app.size).chart:
             self.notify("No room for the chart: it needs a taller window.", markup=False)
 
-    def _for_now(self, **changes: Any) -> None:
-        """Change settings until the end of the program; F2 keeps them."""
-        self.gputop.use_settings(self.gputop.settings.changed(**changes))
+    def action_mark(self) -> None:
+        if self.table.mark is not None or self.snapshot is None:
+            self.table.set_mark(None)
+            return
+        mark = Mark(self.snapshot)
+        self.table.set_mark(mark)
+        self.monitor.note(EventKind.MARK, f"marked at {units.clock(mark.at)}", mark.at)
 
     def action_kill(self) -> None:
-        gputop = self.gputop
-        if self.looking_back.snapshot is not None:
-            self.notify("This is the past: End shows the processes of now.", severity="warning", markup=False)
-            return
-        if gputop.signals is None:
-            self.notify("gputop runs with --read-only: it sends no signals.", severity="warning", markup=False)
-            return
-        found = self.table.targets()
-        if not found.chosen and not found.refused:
-            words = "The tagged processes are hidden by the filter." if found.hidden else "No process is at the cursor."
-            self.notify(words, markup=False)
-            return
-        self.kill(*found)
+        if self.time.past is not None:
+            self.notify(THE_PAST, severity="warning", markup=False)
+        else:
+            kill_chosen(self, self.monitor, self.table.targets())
 
     def action_details(self) -> None:
         if self.gpus.has_focus and self.gpus.selected is not None:
@@ -340,56 +286,30 @@ class Dashboard(FindingsScreen):
         elif (row := self.table.cursor_row) is not None:
             from gputop.ui.processes.details_screen import ProcessScreen
 
-            gputop = self.gputop
             process = row.parts[0] if row.parts else row.process
-            then = self.looking_back.snapshot
-            if then is not None:  # the host tells of now only, and signals are for what is there now
-                self.app.push_screen(
-                    ProcessScreen(process, lambda: then, None, gputop.view, insight=gputop.insight, then=True)
-                )
-                return
-            self.app.push_screen(
-                ProcessScreen(
-                    process,
-                    lambda: gputop.poller.latest,
-                    gputop.poller.details,
-                    gputop.view,
-                    gputop.signals,
-                    self.past,
-                    gputop.insight,
-                )
-            )
+            self.app.push_screen(ProcessScreen(self.monitor, process, self.time.past))
 
     def action_why(self) -> None:
         """Of the GPU at the cursor, else of the process's, else of the fullest."""
-        gputop = self.gputop
-        row = self.table.cursor_row
+        row, snapshot = self.table.cursor_row, self.snapshot
         uuid = self.gpus.selected if self.gpus.has_focus else row.process.gpu_uuid if row is not None else None
-        if uuid is None and self.snapshot is not None and self.snapshot.gpus:
-            uuid = max(self.snapshot.gpus, key=lambda gpu: gpu.memory_used_bytes or 0).uuid
+        if uuid is None and snapshot is not None and snapshot.gpus:
+            uuid = max(snapshot.gpus, key=lambda gpu: gpu.memory_used_bytes or 0).uuid
         if uuid is not None:
             from gputop.ui.gpus.why_screen import WhyScreen
 
-            insight = gputop.insight
-            self.app.push_screen(
-                WhyScreen(uuid, lambda: self.snapshot, lambda: insight.report, gputop.history, gputop.view)
-            )
+            is_now = self.time.past is None and not self.time.is_frozen
+            self.app.push_screen(WhyScreen(self.monitor, uuid, None if is_now else snapshot))
 
     def action_torch(self) -> None:
-        gputop = self.gputop
         row = self.table.cursor_row
         process = None if row is None else row.parts[0] if row.parts else row.process
-        if self.looking_back.snapshot is not None:
-            self.notify("This is the past: End shows the processes of now.", severity="warning", markup=False)
-        elif gputop.signals is None:
-            self.notify("gputop runs with --read-only: it asks nothing of processes.", severity="warning", markup=False)
-        elif process is None or process.torch is None:
-            words = "This process does not use gputop.torch_monitor (two lines in its script: w tells them)."
-            self.notify(words if process is not None else "No process is at the cursor.", markup=False)
+        if self.time.past is not None:
+            self.notify(THE_PAST, severity="warning", markup=False)
         else:
             from gputop.ui.torch_live.asking import ask_process
 
-            ask_process(self.app, process, lambda: gputop.poller.latest, gputop.view)
+            ask_process(self, self.monitor, process)
 
     @on(GpuArea.GpuActivated)
     def _gpu_activated(self, event: GpuArea.GpuActivated) -> None:
@@ -402,20 +322,7 @@ class Dashboard(FindingsScreen):
     def _gpu_details(self, uuid: str) -> None:
         from gputop.ui.gpus.details_screen import GpuScreen
 
-        gputop, then = self.gputop, self.looking_back.snapshot
-        if then is not None:
-            until = HistoryUntil(gputop.history, then.taken_at)
-            screen = GpuScreen(uuid, lambda: then, until, gputop.view, None, gputop.insight, then=True)
-        else:
-            screen = GpuScreen(
-                uuid,
-                lambda: gputop.poller.latest,
-                gputop.history,
-                gputop.view,
-                self.past,
-                gputop.insight,
-            )
-        self.app.push_screen(screen)
+        self.app.push_screen(GpuScreen(self.monitor, uuid, self.time.past))
 
     def action_tag(self) -> None:
         self.table.action_tag()
@@ -440,55 +347,51 @@ class Dashboard(FindingsScreen):
         self.table.set_kind(kinds[(kinds.index(self.table.kind) + 1) % 3])
         self._want()
 
+    # -- time
+
     def action_pause(self) -> None:
-        self.paused = not self.paused
-        if not self.paused and self.gputop.poller.latest is not None:
-            self.show_snapshot(self.gputop.poller.latest)
-            self.show_report(self.gputop.insight.report)
+        self.time.pause()
         self._draw()
-        if self.paused and self.chart is not None:
+        if self.time.is_frozen and self.chart is not None:
             self.chart.hold()
 
     def action_back(self) -> None:
-        self._look(self.looking_back.step(-1))
+        self._moved(self.time.step(-1))
 
     def action_forward(self) -> None:
-        self._look(self.looking_back.step(1))
+        self._moved(self.time.step(1))
 
     def action_far_back(self) -> None:
-        self._look(self.looking_back.skip(-FAR_SECONDS))
+        self._moved(self.time.skip(-FAR_SECONDS))
 
     def action_far_forward(self) -> None:
-        self._look(self.looking_back.skip(FAR_SECONDS))
+        self._moved(self.time.skip(FAR_SECONDS))
 
     def action_live(self) -> None:
-        self.looking_back.end()
-        self._look(True)
+        self.time.end()
+        self._moved(True)
 
-    def _look(self, moved: bool) -> None:
-        """Draw the time that is looked at now."""
-        if not moved:
-            self.notify("Nothing older is kept.", timeout=2, markup=False)
-        elif self.snapshot is not None:
-            self.paused = self.paused and self.looking_back.snapshot is not None
-            self.snapshot = self._chosen()
+    def _moved(self, somewhere: bool) -> None:
+        if somewhere:
             self._draw()
+        else:
+            self.notify("Nothing older is kept.", timeout=2, markup=False)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "live":
-            return self.looking_back.snapshot is not None and self.focused in (self.table, self.gpus, self.chart, None)
+            return self.time.past is not None and self.focused in (self.table, self.gpus, self.chart, None)
         return True
 
+    # -- the rest
+
     def action_refresh(self) -> None:
-        self.gputop.poller.refresh()
+        self.monitor.sampler.refresh()
 
     def action_release(self) -> None:
-        poller = self.gputop.poller
-        poller.released = not poller.released
-        words = (
-            "All GPU handles are let go of; g takes them again." if poller.released else "Taking the GPU handles again."
-        )
-        self.notify(words, markup=False)
+        sampler = self.monitor.sampler
+        sampler.released = not sampler.released
+        taking, gone = "Taking the GPU handles again.", "All GPU handles are let go of; g takes them again."
+        self.notify(gone if sampler.released else taking, markup=False)
 
     def action_next_pane(self) -> None:
         self.focus_next()
@@ -497,7 +400,7 @@ class Dashboard(FindingsScreen):
         self.focus_previous()
 
     def action_repaint(self) -> None:
-        self.gputop.action_repaint()
+        redraw_all(self.app)
 
     def action_suspend(self) -> None:
         self.app.action_suspend_process()

@@ -7,15 +7,15 @@ from typing import ClassVar, Final
 
 from gputop import units
 from gputop.model import Severity
-from gputop.sampling.journal import EventKind, Journal
+from gputop.sampling.journal import EventKind
+from gputop.sampling.messages import EventsNoted
 from gputop.text import wrap
+from gputop.ui.monitor_screen import MonitorScreen
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.toolkit.palette import gpu_role
 from gputop.ui.toolkit.scrolling_page import Part, ScrollingPage
-from gputop.ui.toolkit.view import View
 
-_LOOK: Final = 0.5  # seconds
 _STYLES: Final = {
     Severity.NORMAL: "text",
     Severity.INFO: "text",
@@ -47,24 +47,15 @@ _SHOWN: Final[tuple[tuple[str, frozenset[EventKind]], ...]] = (
 )
 
 
-class EventsScreen(ScrollingPage[None]):
+class EventsScreen(MonitorScreen, ScrollingPage[None]):
     """Live: what happens while it is open comes in at the top."""
 
     closing_keys: ClassVar[tuple[str, ...]] = ("escape", "q", "f10", "e")
+    shows = (EventsNoted,)
+    _which = 0
 
-    def __init__(self, journal: Journal, view: View) -> None:
-        super().__init__(view)
-        self._journal = journal
-        self._version = -1
-        self._which = 0
-
-    def on_mount(self) -> None:
-        super().on_mount()
-        self.set_interval(_LOOK, self._look)
-
-    def _look(self) -> None:
-        if self._journal.version != self._version:
-            self.draw()
+    def look(self) -> None:
+        self.draw()
 
     def pressed(self, key: str) -> bool:
         if key != "y":
@@ -82,10 +73,9 @@ class EventsScreen(ScrollingPage[None]):
         return ()
 
     def before(self, cells: int) -> Sequence[Line]:
-        self._version = self._journal.version
         kinds = _SHOWN[self._which][1]
         lines: list[Line] = []
-        for event in sorted(self._journal.events, key=lambda event: event.at, reverse=True):
+        for event in sorted(self.monitor.journal.events, key=lambda event: event.at, reverse=True):
             if event.kind not in kinds:
                 continue
             when = f"{units.clock_or_day(event.at):<12} "

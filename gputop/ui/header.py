@@ -16,18 +16,18 @@ from gputop.ui.toolkit.view import View
 class Header(LineWidget):
     """One line; the fields it has no room for are left out, least important first."""
 
-    def show_snapshot(self, snapshot: Snapshot, view: View, *, asked: float, paused: str = "") -> None:
-        """*asked* is the refresh interval asked for, in seconds; *paused* words for a badge."""
-        self.show([header_line(snapshot, view, self.cells, asked, paused)])
+    def show_snapshot(self, snapshot: Snapshot, view: View, *, asked: float, badge: str = "") -> None:
+        """*asked* is the refresh interval asked for, in seconds; *badge* says which time is shown, where not now."""
+        self.show([header_line(snapshot, view, self.cells, asked, badge)])
 
 
-def header_line(snapshot: Snapshot, view: View, cells: int, asked: float, paused: str = "") -> Line:
+def header_line(snapshot: Snapshot, view: View, cells: int, asked: float, badge: str = "") -> Line:
     dot = f" {view.glyphs.bullet} "
     left: list[Span] = [(" gputop ", "accent+b@bar")]
     if snapshot.source == "simulated":
         left += [(" SIMULATED ", "warning+br@bar"), (" ", "text@bar")]
-    if paused:
-        left += [(f" {paused} ", "accent+br@bar"), (" ", "text@bar")]
+    if badge:
+        left += [(f" {badge} ", "accent+br@bar"), (" ", "text@bar")]
     right = _right(snapshot, cells, asked, dot)
     room = cells - width("".join(text for text, _ in left)) - width(right[0])
     said = ""

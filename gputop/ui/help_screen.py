@@ -8,13 +8,14 @@ from typing import ClassVar, Final
 from gputop import __version__
 from gputop.model import EVENT_REASONS, Severity
 from gputop.model.columns import COLUMNS
+from gputop.monitor import Monitor
 from gputop.sampling.journal import EventKind
 from gputop.text import fit, wrap
 from gputop.ui.chart.events import LETTERS
 from gputop.ui.keys import KEYS, Key
+from gputop.ui.monitor_screen import MonitorScreen
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.scrolling_page import Part, ScrollingPage
-from gputop.ui.toolkit.view import View
 
 _FIGURES: Final = (
     ("GPU %", "Share of the last moment in which at least one kernel ran (utilization.gpu). "
@@ -82,13 +83,13 @@ _REASONS: Final = {
 }
 
 
-class HelpScreen(ScrollingPage[None]):
+class HelpScreen(MonitorScreen, ScrollingPage[None]):
     """Everything on one page that scrolls."""
 
     closing_keys: ClassVar[tuple[str, ...]] = ("escape", "q", "f10", "f1", "question_mark")
 
-    def __init__(self, view: View, keys: tuple[Key, ...] = KEYS) -> None:
-        super().__init__(view)
+    def __init__(self, monitor: Monitor, keys: tuple[Key, ...] = KEYS) -> None:
+        super().__init__(monitor)
         self._keys = keys
 
     def heading(self) -> tuple[str, str]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from gputop.model import Snapshot
+from gputop.settings import Settings
+
 LEAST_WIDTH: Final = 60
 LEAST_HEIGHT: Final = 12
 CARD_WIDTH: Final = 56  # of a card with all its words
@@ -29,6 +32,24 @@ class ScreenLayout:
     gpus: int  # of the GPU area; less than it wants to draw: it scrolls
     chart: int
     table: int
+
+
+def plan_for(snapshot: Snapshot, settings: Settings, width: int, height: int) -> ScreenLayout:
+    """The plan for what is to be shown."""
+    mig = [len(gpu.mig) for gpu in snapshot.gpus]
+    return plan(
+        width,
+        height,
+        len(mig),
+        mig=sum(mig),
+        most_mig=max(mig, default=0),
+        banner=bool(snapshot.problems),
+        show_host=settings.show_host,
+        show_gpus=settings.show_gpus,
+        show_sparklines=settings.show_sparklines,
+        show_chart=settings.show_chart,
+        show_table=settings.show_processes,
+    )
 
 
 def plan(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from textual.app import App, ComposeResult
@@ -13,8 +14,17 @@ from textual.geometry import Region
 from textual.pilot import Pilot
 from textual.screen import Screen
 
-from gputop.settings import DEFAULTS
+from gputop.leaks.report import LeakReport
+from gputop.model import ProcessKey, Snapshot
+from gputop.monitor import Monitor
+from gputop.procfs.host_reader import ProcessDetails
+from gputop.sampling.bus import Bus
+from gputop.sampling.history import History
+from gputop.sampling.messages import SnapshotTaken
+from gputop.settings import DEFAULTS, Settings
+from gputop.signals.protocol import Signals
 from gputop.ui.keys import TORN
+from gputop.ui.monitor_screen import MonitorScreen
 from gputop.ui.toolkit.glyphs import UNICODE
 from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.toolkit.palette import DARK, THEMES
@@ -27,8 +37,53 @@ CHARACTERS = {"left_square_bracket": "[", "tilde": "~"}
 TORN_KEYS = ["escape", *({v: k for k, v in CHARACTERS.items()}.get(key, key) for key in sorted(TORN))]
 
 
+class HandFed:
+    """A sampler whose snapshots are those that a test takes. *details* answers for the host."""
+
+    def __init__(self, bus: Bus, details: Callable[[ProcessKey], ProcessDetails | None] = lambda key: None) -> None:
+        self.bus, self.details = bus, details
+        self.history = History()
+        self.latest: Snapshot | None = None
+        self.interval = 1.0
+        self.released = False
+
+    def want(self, consumer: str, pids: Collection[int] | None, every: float = 1.0) -> None: ...
+
+    def refresh(self) -> None: ...
+
+    def take(self, snapshot: Snapshot) -> None:
+        self.history.add(snapshot)
+        self.latest = snapshot
+        self.bus.publish(SnapshotTaken(snapshot))
+
+
+def monitor_of(
+    snapshot: Snapshot | None = None,
+    *,
+    settings: Settings = DEFAULTS,
+    signals: Signals | None = None,
+    report: LeakReport | None = None,
+    details: Callable[[ProcessKey], ProcessDetails | None] = lambda key: None,
+    sampler: HandFed | None = None,
+) -> Monitor:
+    """What a screen is given: *snapshot* is the newest, :func:`take` brings others."""
+    sampler = sampler or HandFed(Bus(), details)
+    monitor = Monitor(sampler, sampler.bus, settings, Path("/nowhere/gputop/config.toml"), signals=signals)
+    if snapshot is not None:
+        sampler.take(snapshot)
+    if report is not None:
+        monitor.take_report(report)
+    return monitor
+
+
+def take(monitor: Monitor, snapshot: Snapshot) -> None:
+    """Something new is seen."""
+    assert isinstance(monitor.sampler, HandFed)
+    monitor.sampler.take(snapshot)
+
+
 class Stage(App[None]):
-    """Shows a board with a dashboard's text, and the screen over it."""
+    """Shows a board with a dashboard's text, and the screen over it. What it is a screen of goes on."""
 
     def __init__(self, make: Callable[[], Screen[Any]], theme: str = DARK.name) -> None:
         super().__init__()
@@ -42,7 +97,10 @@ class Stage(App[None]):
         yield LineWidget()
 
     def on_mount(self) -> None:
-        self.push_screen(self.make(), self.results.append)
+        screen = self.make()
+        if isinstance(screen, MonitorScreen):
+            screen.monitor.attach(asyncio.get_running_loop(), self._handle_exception)
+        self.push_screen(screen, self.results.append)
 
     @property
     def over(self) -> Any:

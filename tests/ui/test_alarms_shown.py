@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gputop.alarms.dashboard import watch
+from gputop.monitor import Monitor
 from gputop.sampling.bus import Bus
 from gputop.sampling.history import History
 from gputop.sampling.messages import AlarmCleared, AlarmDetails, AlarmRaised
@@ -38,7 +39,7 @@ async def dashboard(
     poller.start()
     assert poller.wait_for_first(10) is not None
     problems = watch(settings, poller, bus, simulated.host.exists)
-    app = GputopApp(poller, bus, history, settings, folder / "config.toml", problems)
+    app = GputopApp(Monitor(poller, bus, settings, folder / "config.toml", problems))
     async with app.run_test(size=size):
         yield app, poller
     poller.stop()
@@ -64,11 +65,11 @@ async def test_it_goes_when_it_is_cleared_and_many_at_once_are_one_toast(tmp_pat
         gpu = poller.latest.gpus[0]
         alarms = [AlarmDetails("xid", f"{n}", f"GPU 0: Xid {n}", gpu) for n in range(5)]
         for alarm in alarms:
-            app.bus.publish(AlarmRaised(0.0, alarm))
+            app.monitor.bus.publish(AlarmRaised(0.0, alarm))
         await until(lambda: "alarm: xid" in text(app), "the remark")
         assert notices(app) == ["Alarm: GPU 0: Xid 0  [xid], and 4 more"]
         for alarm in alarms:
-            app.bus.publish(AlarmCleared(0.0, alarm))
+            app.monitor.bus.publish(AlarmCleared(0.0, alarm))
         await until(lambda: "alarm: xid" not in text(app), "no remark")
         assert any(words.startswith("Cleared: ") for words in notices(app))
 

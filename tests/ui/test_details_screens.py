@@ -12,30 +12,35 @@ import pytest
 from gputop.model import Gpu, GpuProcess, MigInstance, Severity, Snapshot, Xid, clean_text, replace
 from gputop.procfs.host_reader import ProcessDetails
 from gputop.sampling.detail_history import MOST_PROCESSES, DetailHistory
-from gputop.sampling.history import History
 from gputop.sampling.snapshot_builder import SnapshotBuilder, assemble
+from gputop.settings import DEFAULTS, Settings
 from gputop.signals.protocol import Target
 from gputop.sources.simulated import simulated_machine
 from gputop.ui.gpus.details_screen import GpuScreen
 from gputop.ui.kill.screen import KillScreen
 from gputop.ui.processes.details_screen import ProcessScreen
 from gputop.ui.toolkit.glyphs import ASCII
-from gputop.ui.toolkit.view import View
-from tests.ui.screens import TORN_KEYS, VIEW, flat, showing, until
+from tests.ui.screens import TORN_KEYS, VIEW, flat, monitor_of, showing, take, until
 from tests.ui.test_help_screen import whole_text
 from tests.unit.ui.process_data import GIB, TAKEN_AT, facts, gpu, process
 
 
 class Machine:
-    """The simulated machine, with what the application keeps of it."""
+    """The simulated machine, and the monitor of it."""
 
-    def __init__(self, name: str = "") -> None:
+    def __init__(self, name: str = "", settings: Settings = DEFAULTS, read_only: bool = False) -> None:
         self.now = 1_800_000_000.0
         self.simulated = simulated_machine(name, clock=lambda: self.now, started_before=600)
         self.driver = self.simulated.source.open()
-        self.history, self.past = History(), DetailHistory()
+        signals = None if read_only else self.simulated.signals
+        self.monitor = monitor_of(settings=settings, signals=signals, details=self.simulated.host.details)
         self._assembler = SnapshotBuilder()
         self.tick()
+
+    @property
+    def latest(self) -> Snapshot:
+        assert self.monitor.latest is not None
+        return self.monitor.latest
 
     def tick(self, seconds: float = 1.0) -> None:
         self.now += seconds
@@ -44,20 +49,19 @@ class Machine:
         pids = [p.pid for reading in readings for p in reading.processes]
         known = host.read(pids)
         exists = {pid: host.exists(pid) for pid in pids}
-        self.latest = assemble(self.now, readings, known, exists, assembler=self._assembler, driver=self.driver)
-        self.history.add(self.latest)
-        self.past.add(self.latest)
+        take(
+            self.monitor,
+            assemble(self.now, readings, known, exists, assembler=self._assembler, driver=self.driver),
+        )
 
     def largest(self) -> GpuProcess:
         return max((p for p in self.latest.processes if p.host is not None), key=lambda p: p.memory_bytes or 0)
 
-    def process_screen(self, process: GpuProcess | None = None, view: View = VIEW) -> ProcessScreen:
-        process = process or self.largest()
-        host, signals = self.simulated.host, self.simulated.signals
-        return ProcessScreen(process, lambda: self.latest, host.details, view, signals, self.past)
+    def process_screen(self) -> ProcessScreen:
+        return ProcessScreen(self.monitor, self.largest())
 
-    def gpu_screen(self, index: int = 0, view: View = VIEW) -> GpuScreen:
-        return GpuScreen(self.latest.gpus[index].uuid, lambda: self.latest, self.history, view, self.past)
+    def gpu_screen(self, index: int = 0) -> GpuScreen:
+        return GpuScreen(self.monitor, self.latest.gpus[index].uuid)
 
 
 # ------------------------------------------------------------------- a process
@@ -85,7 +89,7 @@ async def test_process_details_follow_the_snapshots() -> None:
     row = machine.largest()
     async with showing(machine.process_screen) as (app, _):
         grown = [replace(p, memory_bytes=12345 * 1024**2) if p.row == row.row else p for p in machine.latest.processes]
-        machine.latest = replace(machine.latest, processes=tuple(grown))
+        take(machine.monitor, replace(machine.latest, processes=tuple(grown)))
         await until(lambda: "12.1G" in app.text(), "the new figure")
 
 
@@ -106,7 +110,7 @@ async def test_pid_reused_is_not_shown_as_the_same_process() -> None:
     known = process(10, command="mine")
 
     def make() -> ProcessScreen:
-        return ProcessScreen(known, lambda: snapshot, lambda key: None, VIEW)
+        return ProcessScreen(monitor_of(snapshot), known)
 
     async with showing(make) as (app, _pilot):
         await until(lambda: "no longer has this process" in app.text(), "the host's answer")
@@ -117,7 +121,7 @@ async def test_pid_reused_is_not_shown_as_the_same_process() -> None:
 async def test_dead_pid_that_the_driver_lists_says_who_holds_the_memory() -> None:
     dead = replace(process(10, 0, 38), host=None, exists=False)
     snapshot = Snapshot(TAKEN_AT, gpus=(gpu(0),), processes=(dead,))
-    async with showing(lambda: ProcessScreen(dead, lambda: snapshot, lambda key: None, VIEW)) as (app, _):
+    async with showing(lambda: ProcessScreen(monitor_of(snapshot), dead)) as (app, _):
         await until(lambda: "still lists it with 38.0G" in " ".join(app.text().split()), "the explanation")
 
 
@@ -130,7 +134,7 @@ async def test_keys_answer_while_the_host_hangs() -> None:
         answer.wait(20)
         return None
 
-    async with showing(lambda: ProcessScreen(row, lambda: snapshot, fetch, VIEW)) as (app, pilot):
+    async with showing(lambda: ProcessScreen(monitor_of(snapshot, details=fetch), row)) as (app, pilot):
         await pilot.press("down")
         assert "Process 10" in app.text()
         await pilot.press("escape")
@@ -150,10 +154,8 @@ async def test_kill_from_the_details_names_this_process() -> None:
 
 
 async def test_read_only_has_no_way_to_kill() -> None:
-    machine = Machine()
-    row = machine.largest()
-    host = machine.simulated.host
-    async with showing(lambda: ProcessScreen(row, lambda: machine.latest, host.details, VIEW)) as (app, pilot):
+    machine = Machine(read_only=True)
+    async with showing(machine.process_screen) as (app, pilot):
         await pilot.press("k", "f9")
         assert isinstance(app.screen, ProcessScreen) and "kill" not in app.text()
 
@@ -175,8 +177,8 @@ async def test_hostile_details_neither_crash_nor_reach_the_terminal() -> None:
     snapshot = Snapshot(TAKEN_AT, gpus=(gpu(0),), processes=(row,))
     for size in ((80, 24), (60, 12), (200, 60)):
         for glyphs in (VIEW.glyphs, ASCII):
-            view = View(VIEW.settings, glyphs)
-            make = partial(ProcessScreen, row, lambda: snapshot, lambda key: told, view)
+            settings = DEFAULTS.changed(ascii=glyphs is ASCII)
+            make = partial(ProcessScreen, monitor_of(snapshot, settings=settings, details=lambda key: told), row)
             async with showing(make, size) as (app, _):
                 await until(lambda: app.over._details is not None, "the host's answer")
                 assert "\x1b" not in whole_text(app)
@@ -201,14 +203,14 @@ async def test_gpu_details_follow_the_snapshots() -> None:
     machine = Machine()
     async with showing(machine.gpu_screen) as (app, _):
         changed = replace(machine.latest.gpus[0], utilization_gpu_percent=77)
-        machine.latest = replace(machine.latest, gpus=(changed, *machine.latest.gpus[1:]))
+        take(machine.monitor, replace(machine.latest, gpus=(changed, *machine.latest.gpus[1:])))
         await until(lambda: "77%" in app.text(), "the new figure")
 
 
 async def test_gpu_of_which_nothing_is_known_shows_dashes_and_no_zero() -> None:
     bare = Gpu(0, "GPU-00000000-bare", "NVIDIA Unknown", TAKEN_AT)
     snapshot = Snapshot(TAKEN_AT, gpus=(bare,))
-    async with showing(lambda: GpuScreen(bare.uuid, lambda: snapshot, History(), VIEW), (80, 100)) as (app, _pilot):
+    async with showing(lambda: GpuScreen(monitor_of(snapshot), bare.uuid), (80, 100)) as (app, _pilot):
         lines = app.text().splitlines()
     told = {line.split("  ")[0].strip(): line for line in lines if "  " in line.strip()}
     for label in ("utilization", "total", "free", "SM", "draw", "link", "ECC", "corrected", "serial", "reasons"):
@@ -218,7 +220,7 @@ async def test_gpu_of_which_nothing_is_known_shows_dashes_and_no_zero() -> None:
 def _changed(**values: Any) -> Callable[[], GpuScreen]:
     changed = replace(gpu(0), **values)
     snapshot = Snapshot(TAKEN_AT + 9, gpus=(changed,))
-    return lambda: GpuScreen(changed.uuid, lambda: snapshot, History(), VIEW)
+    return lambda: GpuScreen(monitor_of(snapshot), changed.uuid)
 
 
 @pytest.mark.parametrize(
@@ -274,16 +276,16 @@ async def test_memory_of_a_process_on_a_mig_instance_is_of_that_instances() -> N
     whole = replace(gpu(0), mig=(instance,))
     row = process(10, gib=50, gpu_instance_id=1, compute_instance_id=0)
     shot = Snapshot(TAKEN_AT, gpus=(whole,), processes=(row,))
-    async with showing(lambda: ProcessScreen(row, lambda: shot, lambda key: None, VIEW), (120, 30)) as (app, _):
+    async with showing(lambda: ProcessScreen(monitor_of(shot), row), (120, 30)) as (app, _):
         assert "of 70.0G" in app.text() and "of 140" not in app.text()
 
 
 async def test_details_of_an_earlier_time_say_so_and_ask_nobody() -> None:
     row = process(10, gib=50)
     shot = Snapshot(TAKEN_AT, gpus=(gpu(0),), processes=(row,))
-    async with showing(lambda: ProcessScreen(row, lambda: shot, None, VIEW, then=True), (120, 30)) as (app, pilot):
+    async with showing(lambda: ProcessScreen(monitor_of(shot), row, shot), (120, 30)) as (app, pilot):
         assert "as it was at" in app.text() and "available live only" in app.text()
         await pilot.press("k")
         assert "Send a signal" not in app.text() and "Gone" not in app.text()
-    async with showing(lambda: GpuScreen(gpu(0).uuid, lambda: shot, History(), VIEW, then=True), (120, 30)) as (app, _):
+    async with showing(lambda: GpuScreen(monitor_of(shot), gpu(0).uuid, shot), (120, 30)) as (app, _):
         assert "as it was at" in app.text()

@@ -13,7 +13,7 @@ from gputop.ui.processes.sort_screen import SortScreen
 from gputop.ui.toolkit import exact_output
 from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.toolkit.palette import THEMES
-from tests.ui.screens import VIEW, until
+from tests.ui.screens import monitor_of, until
 
 
 class Below(Screen[None]):
@@ -52,7 +52,7 @@ async def test_change_under_a_dialog_does_not_repaint_the_screen(monkeypatch: py
     app = Bench()
     async with app.run_test(size=(80, 24)) as pilot:
         app.below.board.show([(("memory 10", "text"),)])
-        await app.push_screen(SortScreen(("gpu", "pid"), "gpu", False, VIEW))
+        await app.push_screen(SortScreen(monitor_of()))
         await pilot.pause(0.2)
         monkeypatch.setattr(exact_output.ExactCompositor, "render_update", watched)
         for n in range(11, 15):
@@ -68,7 +68,7 @@ async def test_dashboard_is_seen_around_the_dialog() -> None:
     app = Bench()
     async with app.run_test(size=(80, 24)) as pilot:
         app.below.board.show([(("the dashboard goes on", "text"),)] * 24)
-        app.push_screen(SortScreen(("gpu", "pid"), "gpu", False, VIEW))
+        app.push_screen(SortScreen(monitor_of()))
         await pilot.pause(0.2)
         strips = app.screen._compositor.render_strips()
         assert "".join(segment.text for segment in strips[0]).startswith("the dashboard goes on")

@@ -15,6 +15,7 @@ from textual.pilot import Pilot
 from gputop.leaks.report import LeakReport, Straggler
 from gputop.model import GpuProcess, LeakVerdict, ProcessKey, Severity, Verdict, replace
 from gputop.model.owner import Container, Owner
+from gputop.monitor import Monitor
 from gputop.sampling.bus import Bus
 from gputop.sampling.history import History
 from gputop.sampling.journal import EventKind, ExitedProcess, Journal, JournalEvent
@@ -26,17 +27,16 @@ from gputop.ui.app import GputopApp
 from gputop.ui.chart.events import with_events
 from gputop.ui.chart.picture import ChartStyle
 from gputop.ui.events_screen import EventsScreen
-from gputop.ui.insight import Insight
 from gputop.ui.kill.screen import KillScreen
-from gputop.ui.leaks.findings import exited_row
 from gputop.ui.processes.annotations import ProcessAnnotations, verdict_label
+from gputop.ui.processes.exited import ExitedLines, exited_row
 from gputop.ui.processes.listing.filter import ProcessFilter
 from gputop.ui.processes.listing.order import Order
 from gputop.ui.processes.listing.row import ProcessRow
 from gputop.ui.processes.listing.rows import ProcessRows
 from gputop.ui.processes.mark import Mark
 from gputop.ui.toolkit.line_widget import LineWidget
-from tests.ui.screens import VIEW, flat, showing, until
+from tests.ui.screens import flat, monitor_of, showing, until
 from tests.unit.ui.process_data import GIB, TAKEN_AT, facts, gpu, process, snapshot
 
 # --------------------------------------------------------------------- groups
@@ -133,13 +133,13 @@ def test_exited_process_is_a_line_with_time_of_death_life_span_and_peak() -> Non
 
 
 async def test_events_newest_first_with_times_and_kinds() -> None:
-    journal = Journal()
-    journal.note(TAKEN_AT, EventKind.MARK, "marked at 1")
-    journal.note(TAKEN_AT + 60, EventKind.LOST, "GPU 0: fell off the bus", Severity.CRITICAL)
-    async with showing(lambda: EventsScreen(journal, VIEW), (100, 24)) as (app, pilot):
+    monitor = monitor_of()
+    monitor.note(EventKind.MARK, "marked at 1", TAKEN_AT)
+    monitor.journal.note(TAKEN_AT + 60, EventKind.LOST, "GPU 0: fell off the bus", Severity.CRITICAL)
+    async with showing(lambda: EventsScreen(monitor), (100, 24)) as (app, pilot):
         text = app.text()
         assert text.index("fell off the bus") < text.index("marked at 1")
-        journal.note(TAKEN_AT + 61, EventKind.BACK, "GPU 0: is back")
+        monitor.note(EventKind.BACK, "GPU 0: is back", TAKEN_AT + 61)
         await until(lambda: "is back" in app.text(), "the new event")
         await pilot.press("y")
         assert "processes, newest first" in app.text() and "fell off" not in app.text()
@@ -161,11 +161,14 @@ async def dashboard(
     poller = Poller(machine.source, machine.host, bus, settings.refresh, history)
     poller.start()
     assert poller.wait_for_first(10) is not None
-    insight = Insight(poller, bus, settings, lambda: machine.investigator)
-    app = GputopApp(poller, bus, history, settings, tmp_path / "config.toml", signals=machine.signals, insight=insight)
+    monitor = Monitor(
+        poller, bus, settings, tmp_path / "config.toml", signals=machine.signals,
+        investigator=lambda: machine.investigator,
+    )  # fmt: skip
+    app = GputopApp(monitor)
     async with app.run_test(size=size) as pilot:
         yield app, pilot
-    insight.stop()
+    monitor.stop()
     poller.stop()
 
 
@@ -196,33 +199,24 @@ async def test_dead_pid_is_named_with_its_holders_and_f9_ends_them(tmp_path: Pat
         await until(lambda: "61020" not in text_of(app).split("61020 on GPU")[0], "the row to go")
 
 
-async def test_what_exited_before_the_screen_showed_it_gone_is_a_grey_line_as_soon_as_it_does(tmp_path: Path) -> None:
+def test_what_exited_before_the_screen_showed_it_gone_is_a_grey_line_as_soon_as_it_does() -> None:
     """The journal reads every snapshot, the screen shows some: it may be a snapshot behind."""
-    async with dashboard(tmp_path, "leak") as (app, _):
-        await until(lambda: app.dashboard.snapshot is not None, "a picture")
-        screen: Any = app.dashboard
-        screen.paused = True  # nothing comes in between
-        snapshot = screen.snapshot
-        gone = next(process for process in snapshot.processes if process.host is not None)
-        now = snapshot.taken_at
-        app.insight.journal.exited.append(ExitedProcess(gone, gone.host, now, now - 60))
-        screen.show_exited(now)
-        assert not screen.table._rows.exited, "it is still listed"
-        others = tuple(process for process in snapshot.processes if process.pid != gone.pid)
-        screen.snapshot = replace(snapshot, processes=others)
-        screen.show_exited(now)
-        assert [row.process.pid for row in screen.table._rows.exited] == [gone.pid]
+    gone, other = process(7), process(8)
+    journal, lines = Journal(), ExitedLines()
+    journal.exited.append(ExitedProcess(gone, gone.host, TAKEN_AT, TAKEN_AT - 60))
+    assert not lines.of(journal, snapshot(gone, other), DEFAULTS), "it is still listed"
+    assert [row.process.pid for row in lines.of(journal, snapshot(other), DEFAULTS)] == [7]
 
 
 async def test_keys_group_mark_and_the_leaks_view(tmp_path: Path) -> None:
     async with dashboard(tmp_path, "leak") as (app, pilot):
-        await until(lambda: app.insight.report.those(Verdict.LEAK), "a report")
+        await until(lambda: app.monitor.report.those(Verdict.LEAK), "a report")
         await pilot.press("b")
-        assert app.settings.group == "user" and "▾ alice" in text_of(app)
+        assert app.monitor.settings.group == "user" and "▾ alice" in text_of(app)
         await pilot.press("home", "minus")
         assert "▸" in text_of(app)
         await pilot.press("b", "b", "b", "b")
-        assert app.settings.group == "none"
+        assert app.monitor.settings.group == "none"
         await pilot.press("m")
         assert "ΔMEM" in text_of(app) and "Δ since" in text_of(app)
         await pilot.press("m")
@@ -237,7 +231,7 @@ async def test_keys_group_mark_and_the_leaks_view(tmp_path: Path) -> None:
 
 async def test_who_is_it_and_scopes_from_the_details(tmp_path: Path) -> None:
     async with dashboard(tmp_path, "8xh200", size=(140, 60)) as (app, pilot):
-        await until(lambda: app.insight.report.owners, "owners")
+        await until(lambda: app.monitor.report.owners, "owners")
         await pilot.press("home", "enter")
         await until(lambda: "Owner" in text_of(app), "whose it is")
         await pilot.press("escape")

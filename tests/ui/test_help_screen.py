@@ -9,9 +9,7 @@ from gputop.settings import DEFAULTS
 from gputop.ui.help_screen import HelpScreen
 from gputop.ui.keys import KEYS
 from gputop.ui.processes.sort_screen import SortScreen
-from gputop.ui.toolkit.glyphs import ASCII
-from gputop.ui.toolkit.view import View
-from tests.ui.screens import TORN_KEYS, VIEW, Stage, flat, showing, strike
+from tests.ui.screens import TORN_KEYS, VIEW, Stage, flat, monitor_of, showing, strike
 
 
 def whole_text(app: Stage) -> str:
@@ -28,7 +26,7 @@ def whole_text(app: Stage) -> str:
 
 @pytest.mark.parametrize("size", [(80, 24), (60, 12), (200, 60)])
 async def test_every_key_column_and_bar_part_is_explained(size: tuple[int, int]) -> None:
-    async with showing(lambda: HelpScreen(VIEW), size) as (app, _):
+    async with showing(lambda: HelpScreen(monitor_of()), size) as (app, _):
         text = whole_text(app)
     for key in KEYS:
         assert key.shown in text
@@ -41,20 +39,20 @@ async def test_every_key_column_and_bar_part_is_explained(size: tuple[int, int])
 
 
 async def test_ascii_help_is_ascii() -> None:
-    async with showing(lambda: HelpScreen(View(DEFAULTS, ASCII))) as (app, _):
+    async with showing(lambda: HelpScreen(monitor_of(settings=DEFAULTS.changed(ascii=True)))) as (app, _):
         assert whole_text(app).isascii()
 
 
 @pytest.mark.parametrize("key", ["escape", "q", "f1", "question_mark"])
 async def test_help_closes(key: str) -> None:
-    async with showing(lambda: HelpScreen(VIEW)) as (app, pilot):
+    async with showing(lambda: HelpScreen(monitor_of())) as (app, pilot):
         await pilot.press(key)
         await pilot.pause()
         assert app.over is None
 
 
 def chooser() -> SortScreen:
-    return SortScreen(DEFAULTS.columns, "gpu_mem", False, VIEW)
+    return SortScreen(monitor_of())
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,16 @@ import pytest
 from gputop.leaks.report import LeakReport
 from gputop.model import GpuProcess, ProcessKey, Snapshot, clean_text, replace
 from gputop.model.owner import Owner
+from gputop.sampling.bus import Bus
+from gputop.settings import DEFAULTS, Settings
 from gputop.signals import timeouts
-from gputop.signals.protocol import Outcome, Result, Target
+from gputop.signals.protocol import Outcome, Result, Signals, Target
 from gputop.signals.scope import RelatedProcesses
 from gputop.signals.sender import ProcSignals
 from gputop.ui.kill.screen import KillScreen
+from gputop.ui.kill.targets import KillRequest
 from gputop.ui.toolkit.glyphs import ASCII
-from gputop.ui.toolkit.view import View
-from tests.ui.screens import TORN_KEYS, VIEW, flat, showing, until
+from tests.ui.screens import TORN_KEYS, VIEW, HandFed, flat, monitor_of, showing, until
 from tests.unit.children import child, key_of
 from tests.unit.ui.process_data import gpu, process
 
@@ -58,8 +60,26 @@ class Machine:
     def related(self, of: Collection[ProcessKey]) -> RelatedProcesses:
         return RelatedProcesses()
 
-    def screen(self, view: View = VIEW, hidden: tuple[Target, ...] = ()) -> KillScreen:
-        return KillScreen(self.targets(), hidden, self, self.snapshot, view)
+    def screen(
+        self,
+        settings: Settings = DEFAULTS,
+        hidden: tuple[Target, ...] = (),
+        signals: Signals | None = None,
+        report: LeakReport | None = None,
+    ) -> KillScreen:
+        monitor = monitor_of(settings=settings, signals=signals or self, report=report, sampler=_Sampler(self))
+        return KillScreen(monitor, KillRequest(tuple(self.targets()), hidden=hidden))
+
+
+class _Sampler(HandFed):
+    """The newest snapshot is what the machine is like now."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(Bus())
+        self.machine = machine
+
+    def __getattribute__(self, name: str) -> Any:
+        return super().__getattribute__("machine").snapshot() if name == "latest" else super().__getattribute__(name)
 
 
 class _Hold:
@@ -245,7 +265,7 @@ async def test_hostile_names_neither_crash_nor_widen_the_box(size: tuple[int, in
     names = ["[/x] [bold]", "漢字" * 60, "\x1b]0;owned\x07\u202e", "a" * 500, "e\u0301" * 30, "🧨" * 40]
     names = [clean_text(name) for name in names]
     machine = Machine(*(process(n + 1, command=name, user=name) for n, name in enumerate(names)))
-    async with showing(lambda: machine.screen(View(VIEW.settings, glyphs)), size) as (app, pilot):
+    async with showing(lambda: machine.screen(DEFAULTS.changed(ascii=glyphs is ASCII)), size) as (app, pilot):
         await ready(app.over)
         lines = app.text().splitlines()
         assert {lines[0][0], lines[-1][0]} <= set(glyphs.corners)
@@ -301,10 +321,7 @@ async def test_real_process_ends_and_is_said_to_have_ended() -> None:
         signals = ProcSignals()
         signals._refuse_if_no_device = lambda handle: None  # type: ignore[method-assign]  # it holds no GPU, here or anywhere
 
-        def make() -> KillScreen:
-            return KillScreen(machine.targets(), (), signals, machine.snapshot, VIEW)
-
-        async with showing(make) as (app, pilot):
+        async with showing(lambda: machine.screen(signals=signals)) as (app, pilot):
             await ready(app.over)
             await pilot.press("t", "enter")
             await until(lambda: "after SIGTERM; waiting for its 5.0G" in app.text(), "the end")
@@ -319,10 +336,7 @@ async def test_reused_pid_gets_nothing() -> None:
         assert real.start_ticks is not None
         machine = _real(running.pid, ProcessKey(running.pid, real.start_ticks - 5))
 
-        def make() -> KillScreen:
-            return KillScreen(machine.targets(), (), ProcSignals(), machine.snapshot, VIEW)
-
-        async with showing(make) as (app, pilot):
+        async with showing(lambda: machine.screen(signals=ProcSignals())) as (app, pilot):
             await ready(app.over)
             assert "was reused" in app.text() and "nothing sent" in app.text()
             await pilot.press("t", "enter")
@@ -334,8 +348,7 @@ async def test_reused_pid_gets_nothing() -> None:
 
 async def test_end_sends_sigterm_counts_down_and_sends_sigkill_to_what_is_left() -> None:
     machine = Machine(process(10), obeys=False)
-    view = View(VIEW.settings.changed(kill_grace=1), VIEW.glyphs)
-    async with showing(lambda: machine.screen(view)) as (app, pilot):
+    async with showing(lambda: machine.screen(DEFAULTS.changed(kill_grace=1))) as (app, pilot):
         await ready(app.over)
         await pilot.press("e", "enter")
         await until(lambda: "SIGKILL to those left in" in app.text(), "the countdown")
@@ -346,8 +359,7 @@ async def test_end_sends_sigterm_counts_down_and_sends_sigkill_to_what_is_left()
 
 async def test_closing_stops_the_countdown() -> None:
     machine = Machine(process(10), obeys=False)
-    view = View(VIEW.settings.changed(kill_grace=1), VIEW.glyphs)
-    async with showing(lambda: machine.screen(view)) as (app, pilot):
+    async with showing(lambda: machine.screen(DEFAULTS.changed(kill_grace=1))) as (app, pilot):
         await ready(app.over)
         await pilot.press("e", "enter")
         await until(lambda: "SIGKILL to those left in" in app.text(), "the countdown")
@@ -362,10 +374,7 @@ async def test_one_key_copies_the_command_of_whoever_would_start_it_again() -> N
     owner = Owner(where="docker 3fa9c81d02ab", stop_with="docker stop 3fa9c81d02ab")
     report = LeakReport(time.time(), owners={process(10).key: owner})
 
-    def make() -> KillScreen:
-        return KillScreen(machine.targets(), (), machine, machine.snapshot, VIEW, report_of=lambda: report)
-
-    async with showing(make, (100, 30)) as (app, pilot):
+    async with showing(lambda: machine.screen(report=report), (100, 30)) as (app, pilot):
         await ready(app.over)
         assert "docker 3fa9c81d02ab may restart it: docker stop 3fa9c81d02ab stops it for good" in flat(app.text())
         await pilot.press("c")

@@ -10,18 +10,15 @@ import pytest
 
 from gputop.leaks.holders.holder import HeldDevice, Holder, HolderScan
 from gputop.leaks.report import Cause, DeadPid, HolderEvidence, LeakReport, UnattributedMemory
-from gputop.model import Finding, LeakVerdict, ProcessKey, Snapshot, Verdict, replace
+from gputop.model import Finding, LeakVerdict, ProcessKey, Verdict, replace
 from gputop.model.owner import Owner
-from gputop.sampling.bus import Bus
-from gputop.settings import DEFAULTS
+from gputop.settings import DEFAULTS, Settings
 from gputop.signals.scope import SignalScope
-from gputop.ui.insight import Insight
 from gputop.ui.kill.screen import KillScreen
 from gputop.ui.leaks import screen as leaks_screen
 from gputop.ui.leaks.screen import LeaksScreen
 from gputop.ui.toolkit.glyphs import ASCII
-from gputop.ui.toolkit.view import View
-from tests.ui.screens import TORN_KEYS, VIEW, flat, showing
+from tests.ui.screens import TORN_KEYS, VIEW, flat, monitor_of, showing, until
 from tests.unit.ui.process_data import GIB, TAKEN_AT, facts, gpu, process, snapshot
 
 GPU0, GPU1 = gpu(0).uuid, gpu(1).uuid
@@ -72,11 +69,9 @@ class Signals:
 
 
 def screen(
-    report: LeakReport = REPORT, view: View = VIEW, signals: Any = None, now: Snapshot = SNAPSHOT
+    report: LeakReport = REPORT, signals: Any = None, settings: Settings = DEFAULTS
 ) -> Callable[[], LeaksScreen]:
-    insight = Insight(object(), Bus(), DEFAULTS)  # type: ignore[arg-type]  # nothing is sampled here
-    insight.take(report)
-    return lambda: LeaksScreen(insight, lambda: now, view, signals, lambda key: None)
+    return lambda: LeaksScreen(monitor_of(SNAPSHOT, settings=settings, signals=signals, report=report))
 
 
 async def test_worst_first_with_what_each_would_free_and_why() -> None:
@@ -89,14 +84,14 @@ async def test_worst_first_with_what_each_would_free_and_why() -> None:
         text = flat(app.text())
         assert "R1 the driver lists 50211" in text and "unless a large context" in text
         assert "50377 python ddp.py (cv) holds /dev/nvidia1 (fd 41): process group 50211" in text
-        assert "kill 50377, 50378: press F9" in text
+        assert "end 50377, 50378: F9 asks first" in text
 
 
-async def test_unattributed_memory_is_a_card_of_causes_and_what_to_do_and_never_a_leak() -> None:
+async def test_gap_is_a_card_of_causes_and_what_to_do_and_never_a_leak() -> None:
     async with showing(screen(), (100, 30)) as (app, pilot):
         await pilot.press("end")
         text = flat(app.text())
-        assert "3.0G on GPU 0, in use since" in text and "likely MPS: the MPS service runs (77)" in text
+        assert "3.0G of GPU 0 are used since" in text and "likely MPS: the MPS service runs (77)" in text
         assert "→ echo quit | nvidia-cuda-mps-control" in text and "possible managed memory" in text
 
 
@@ -115,7 +110,7 @@ async def test_f9_on_a_dead_pid_is_about_those_who_keep_its_memory() -> None:
         assert isinstance(kill, KillScreen) and kill.scope is SignalScope.HOLDERS
         assert [termination.target.key.pid for termination in kill.terminations.all] == [50377, 50378]
         text = app.text()
-        assert "38.0G of dead pid 50211 on GPU 1: freed once all of these exit" in text
+        assert "38.0G of dead 50211 on GPU 1: comes back when all of these end" in text
 
 
 async def test_one_key_tags_all_leaks_of_mine_and_f9_takes_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,8 +140,8 @@ async def test_cursor_stays_on_its_entry_when_a_worse_one_comes() -> None:
         await pilot.press("down")
         worse = replace(LEAK, process=ProcessKey(60000, None), memory=((GPU0, 90 * GIB),))
         report = replace(REPORT, verdicts=(worse, LEAK, IDLE))
-        app.over._insight.take(report)
-        app.over.show_report(report)
+        app.over.monitor.take_report(report)
+        await until(lambda: "60000" in app.text(), "the new one")
         line = next(line for line in app.text().splitlines() if line.startswith("▸"))
         assert "50400" in line
 
@@ -163,13 +158,13 @@ async def test_no_leak_is_said_and_what_is_not_sure_too() -> None:
     report = LeakReport(TAKEN_AT, unsure=("37 of root not permitted: run gputop as root",))
     async with showing(screen(report), (80, 24)) as (app, _):
         text = flat(app.text())
-        assert "No leak found" in text and "Not sure: 37 of root not permitted: run gputop as root" in text
+        assert "No leak is seen" in text and "Not sure: 37 of root not permitted: run gputop as root" in text
 
 
 async def test_a_dead_pid_that_is_not_judged_yet_is_not_kept_quiet_about() -> None:
     async with showing(screen(LeakReport(TAKEN_AT, dead_pids=(DEAD_PID,))), (60, 24)) as (app, _):
         text = flat(app.text())
-        assert "No leak found" in text and f"{DEAD_PID.pid} is dead and still listed" in text
+        assert "No leak is seen" in text and f"{DEAD_PID.pid} is dead and still listed" in text
 
 
 @pytest.mark.parametrize("size", [(80, 24), (60, 12), (200, 60)])
@@ -177,7 +172,9 @@ async def test_a_dead_pid_that_is_not_judged_yet_is_not_kept_quiet_about() -> No
 async def test_every_size_and_hostile_names(size: tuple[int, int], glyphs: Any) -> None:
     names = ["[/x] [bold]", "漢字" * 60, "a" * 500, "🧨" * 40]
     many = tuple(replace(IDLE, process=ProcessKey(n, n), command=name, user=name) for n, name in enumerate(names * 8))
-    async with showing(screen(replace(REPORT, verdicts=many), View(DEFAULTS, glyphs)), size) as (app, pilot):
+    async with showing(
+        screen(replace(REPORT, verdicts=many), settings=DEFAULTS.changed(ascii=glyphs is ASCII)), size
+    ) as (app, pilot):
         await pilot.press("end", "up", "pagedown", "home", "space")
         assert app.text()
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection
+import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -10,22 +11,24 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from gputop.model import ProcessKey, Snapshot
+from gputop.model import Snapshot
+from gputop.monitor import Monitor
 from gputop.outputs import recorder as recorder_module
 from gputop.recording.reading import Recording
 from gputop.sampling.bus import Bus
 from gputop.sampling.history import History
+from gputop.sampling.history_until import HistoryUntil
 from gputop.sampling.player import Player
+from gputop.sampling.shown_time import RecordedTime
 from gputop.settings import DEFAULTS
 from gputop.signals.protocol import Signals
 from gputop.sources.simulated import simulated_machine
 from gputop.ui.app import GputopApp
 from gputop.ui.chart.history_chart import HistoryChart
 from gputop.ui.keys import KEYS, REPLAY_KEYS, TORN
-from gputop.ui.replay.looking_back import HistoryUntil
 from gputop.ui.toolkit.line_widget import LineWidget
 from tests.recorded import EPOCH, life, record
-from tests.ui.screens import until
+from tests.ui.screens import monitor_of, take, until
 
 SETTINGS = DEFAULTS.changed(refresh=1.0)
 
@@ -56,7 +59,7 @@ async def replaying(path: Path, size: tuple[int, int] = (120, 40)) -> AsyncItera
     player = Player(Recording.open(path), bus)
     player.playing = False
     player.start()
-    app = GputopApp(player, bus, player.history, SETTINGS, path.with_name("config.toml"), player=player)
+    app = GputopApp(Monitor(player, bus, SETTINGS, path.with_name("config.toml"), shown_time=RecordedTime(player)))
     async with app.run_test(size=size) as pilot:
         await until(lambda: "REPLAY" in header(app), "the header")
         yield app, pilot
@@ -157,67 +160,48 @@ async def test_the_chart_follows_a_jump_at_once(recording: Path) -> None:
 # -------------------------------------------------------------------- looking back
 
 
-class Sampler:
-    """Snapshots when a test says so."""
-
-    def __init__(self, bus: Bus) -> None:
-        self.bus = bus
-        self.history = History()
-        self.latest: Snapshot | None = None
-        self.interval = 1.0
-        self.released = False
-
-    def want(self, consumer: str, pids: Collection[int] | None) -> None: ...
-
-    def refresh(self) -> None: ...
-
-    def details(self, key: ProcessKey) -> None: ...
-
-
 @asynccontextmanager
 async def live(
-    tmp_path: Path, snapshots: list[Snapshot], size: tuple[int, int] = (120, 40), signals: Signals | None = None
+    snapshots: list[Snapshot], size: tuple[int, int] = (120, 40), signals: Signals | None = None
 ) -> AsyncIterator[tuple[GputopApp, Pilot[None], Any]]:
-    bus = Bus()
-    sampler = Sampler(bus)
-    app = GputopApp(sampler, bus, sampler.history, SETTINGS, tmp_path / "config.toml", signals=signals)
+    monitor = monitor_of(signals=signals, settings=SETTINGS)
+    app = GputopApp(monitor)
 
-    def take(snapshot: Snapshot) -> None:
-        sampler.history.add(snapshot)
-        sampler.latest = snapshot
-        app.dashboard.show_snapshot(snapshot)
+    async def show(snapshot: Snapshot) -> None:
+        take(monitor, snapshot)
+        await asyncio.sleep(0)
 
     async with app.run_test(size=size) as pilot:
         for snapshot in snapshots:
-            take(snapshot)
+            await show(snapshot)
         await pilot.pause()
-        yield app, pilot, take
+        yield app, pilot, show
 
 
-async def test_the_past_is_shown_with_how_long_ago_it_was_and_end_is_now(tmp_path: Path) -> None:
+async def test_the_past_is_shown_with_how_long_ago_it_was_and_end_is_now() -> None:
     snapshots = list(life("lost-gpu", 45, interval=1.0))
-    async with live(tmp_path, snapshots[:40], (160, 50)) as (app, pilot, take):
+    async with live(snapshots[:40], (160, 50)) as (app, pilot, take):
         assert "fallen off the bus" in text(app) and "ago" not in header(app)
         await pilot.press("comma")
         assert f"{clock(38)} · 1s ago, End: live" in header(app)
         await pilot.press("shift+left", "shift+left")
         assert f"{clock(18)} · 21s ago, End: live" in header(app)
         assert "fallen off the bus" not in text(app)
-        take(snapshots[40])  # the present goes on unseen
+        await take(snapshots[40])  # the present goes on unseen
         assert f"{clock(18)} · 22s ago" in header(app)
         assert app.dashboard.snapshot is not None and app.dashboard.snapshot.taken_at == EPOCH + 18
         await pilot.press("full_stop", "shift+right")
         assert f"{clock(29)} · 11s ago" in header(app)
         await pilot.press("end")
         assert "ago" not in header(app) and clock(40) in header(app)
-        take(snapshots[41])
+        await take(snapshots[41])
         assert clock(41) in header(app)
         await pilot.press("comma", "full_stop")  # on from the last one is now
         assert "ago" not in header(app)
 
 
-async def test_the_past_ends_where_it_began(tmp_path: Path) -> None:
-    async with live(tmp_path, list(life("", 5, interval=1.0))) as (app, pilot, _):
+async def test_the_past_ends_where_it_began() -> None:
+    async with live(list(life("", 5, interval=1.0))) as (app, pilot, _):
         await pilot.press(*["comma"] * 4)
         assert clock(0) in header(app)
         await pilot.press("comma")
@@ -226,8 +210,8 @@ async def test_the_past_ends_where_it_began(tmp_path: Path) -> None:
         assert clock(0) in header(app)
 
 
-async def test_end_is_the_tables_own_while_nothing_is_looked_back_at(tmp_path: Path) -> None:
-    async with live(tmp_path, list(life("8xh200", 3, interval=1.0))) as (app, pilot, _):
+async def test_end_is_the_tables_own_while_nothing_is_looked_back_at() -> None:
+    async with live(list(life("8xh200", 3, interval=1.0))) as (app, pilot, _):
         rows = app.dashboard.table
         first = rows.cursor_process
         await pilot.press("end")
@@ -240,18 +224,18 @@ async def test_end_is_the_tables_own_while_nothing_is_looked_back_at(tmp_path: P
         assert rows.cursor_process is not None and rows.cursor_process.key != last.key
 
 
-async def test_nobody_is_killed_in_the_past(tmp_path: Path) -> None:
+async def test_nobody_is_killed_in_the_past() -> None:
     snapshots = list(life("", 5, interval=1.0))
-    async with live(tmp_path, snapshots, signals=simulated_machine().signals) as (app, pilot, _):
+    async with live(snapshots, signals=simulated_machine().signals) as (app, pilot, _):
         await pilot.press("comma", "k")
         assert len(app.screen_stack) == 1 and "This is the past" in notices(app)
         await pilot.press("end", "k")
         await until(lambda: len(app.screen_stack) == 2, "the dialog, now")
 
 
-async def test_the_chart_marks_the_moment_and_its_legend_has_the_values_of_then(tmp_path: Path) -> None:
+async def test_the_chart_marks_the_moment_and_its_legend_has_the_values_of_then() -> None:
     snapshots = list(life("", 60, interval=5.0, joined=300.0))
-    async with live(tmp_path, snapshots, (120, 44)) as (app, pilot, _):
+    async with live(snapshots, (120, 44)) as (app, pilot, _):
         await until(lambda: app.dashboard.chart is not None and app.dashboard.chart.picture is not None, "a chart")
         chart = app.dashboard.chart
         assert isinstance(chart, HistoryChart)
@@ -263,10 +247,10 @@ async def test_the_chart_marks_the_moment_and_its_legend_has_the_values_of_then(
         await pilot.press(*["shift+left"] * 6)
         before = snapshots[-13]
         assert app.dashboard.snapshot == before
-        assert len(marks()) >= 3
+        await until(lambda: len(marks()) >= 3, "a picture of it all")  # the one at hand may be of the first readings
         legend = "".join(span for span, _ in chart.lines[0])
         for gpu in before.gpus:
-            assert app.view.memory(gpu.memory_used_bytes).strip() in legend
+            assert app.dashboard.view.memory(gpu.memory_used_bytes).strip() in legend
         await pilot.press("end")
         assert not marks()
 

@@ -8,36 +8,55 @@ from typing import Any
 import pytest
 
 from gputop import units
-from gputop.model import clean_text, replace
+from gputop.model import Gpu, Snapshot, clean_text, replace
 from gputop.model.chart_metrics import CHART_METRICS
+from gputop.monitor import Monitor
+from gputop.sampling.bus import Bus
 from gputop.settings import DEFAULTS, Settings, Thresholds
+from gputop.settings_file import SettingsError
 from gputop.ui.settings.screen import SettingsScreen
 from gputop.ui.toolkit.glyphs import ASCII, UNICODE
-from tests.ui.screens import TORN_KEYS, flat, showing, strike
-from tests.unit.ui.process_data import gpu
+from tests.ui.screens import TORN_KEYS, HandFed, flat, showing, strike
+from tests.unit.ui.process_data import TAKEN_AT, gpu
 
 PATH = Path("/nowhere/gputop/config.toml")
 GPUS = tuple(gpu(n) for n in range(4))
 
 
+class RecordingMonitor(Monitor):
+    """Keeps what was to be saved, and saves nothing."""
+
+    changes: list[Settings]
+    problem: str | None
+
+    def change(self, settings: Settings) -> str:
+        self.changes.append(settings)
+        self.use(settings)
+        if self.problem is not None:
+            raise SettingsError(self.problem)
+        return f"Saved in {self.settings_path}"
+
+
 class Desk:
-    """What a settings screen is given, and what it asked for."""
+    """A settings screen, and what it asked for."""
 
     def __init__(self, problem: str | None = None) -> None:
         self.changes: list[Settings] = []
         self.problem = problem
 
-    def change(self, settings: Settings) -> str | None:
-        self.changes.append(settings)
-        return self.problem
-
     @property
     def settings(self) -> Settings:
         return self.changes[-1]
 
-    def screen(self, settings: Settings = DEFAULTS, **given: Any) -> SettingsScreen:
-        given = {"themes": ("ansi-16", "gputop", "nord"), "gpus": GPUS, "glyphs": UNICODE, "problems": (), **given}
-        return SettingsScreen(settings=settings, on_change=self.change, path=PATH, **given)
+    def screen(
+        self, settings: Settings = DEFAULTS, gpus: tuple[Gpu, ...] = GPUS, problems: tuple[str, ...] = ()
+    ) -> SettingsScreen:
+        bus = Bus()
+        sampler = HandFed(bus)
+        monitor = RecordingMonitor(sampler, bus, settings, PATH, problems)
+        monitor.changes, monitor.problem = self.changes, self.problem
+        sampler.take(Snapshot(TAKEN_AT, gpus=gpus))
+        return SettingsScreen(monitor)
 
 
 def go_to(screen: SettingsScreen, name: str, label: str | None = None) -> None:
@@ -168,9 +187,11 @@ async def test_last_gpu_stays_and_gpus_of_another_machine_are_kept() -> None:
 async def test_theme_is_applied_at_each_step() -> None:
     desk = Desk()
     async with showing(desk.screen) as (app, pilot):
+        themes = sorted(app.available_themes)
         go_to(app.over, "theme")
         await pilot.press("right", "left", "left")
-    assert [s.theme for s in desk.changes] == ["nord", "gputop", "ansi-16"]
+    at = themes.index("gputop")
+    assert [s.theme for s in desk.changes] == [themes[at + 1], "gputop", themes[at - 1]]
 
 
 async def test_characters_change_at_once() -> None:
@@ -249,7 +270,7 @@ async def test_cursor_is_always_seen_on_the_way_down_and_up(size: tuple[int, int
     name = clean_text("[/x] 漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字\x1b[31m")
     gpus = tuple(replace(gpu(n), name=name) for n in range(16))
     desk = Desk()
-    async with showing(lambda: desk.screen(gpus=gpus, glyphs=glyphs), size) as (app, pilot):
+    async with showing(lambda: desk.screen(DEFAULTS.changed(ascii=glyphs is ASCII), gpus), size) as (app, pilot):
         count = len(app.over._options)
         for key in ("down", "up"):
             for _ in range(count):

@@ -8,16 +8,14 @@ from typing import Any
 
 import pytest
 
-from gputop.leaks.report import LeakReport
 from gputop.model import GpuProcess, Snapshot, TorchAnswer, TorchDevice, TorchPhase, TorchReport, replace
-from gputop.sampling.history import History
 from gputop.torch_monitor import runtime_directory
 from gputop.ui.gpus.parts import GpuDrawing, memory_bar
 from gputop.ui.gpus.remarks import memory_parts, memory_remark
 from gputop.ui.gpus.why_screen import WhyScreen
 from gputop.ui.processes.details_screen import ProcessScreen
 from gputop.ui.torch_live.ask_screen import TorchAskScreen, is_file_of
-from tests.ui.screens import TORN_KEYS, VIEW, flat, showing, strike, until
+from tests.ui.screens import TORN_KEYS, VIEW, flat, monitor_of, showing, strike, take, until
 from tests.ui.test_help_screen import whole_text
 from tests.unit.ui.process_data import GIB, TAKEN_AT, gpu, process
 
@@ -85,7 +83,7 @@ def test_a_report_that_claims_more_than_the_gpu_has_stays_within_the_bar() -> No
 async def test_the_details_tell_live_cached_and_outside_torch(size: tuple[int, int]) -> None:
     row = training()
     snapshot = taken(row)
-    async with showing(lambda: ProcessScreen(row, lambda: snapshot, lambda key: None, VIEW), size) as (app, _):
+    async with showing(lambda: ProcessScreen(monitor_of(snapshot), row), size) as (app, _):
         await until(lambda: "PyTorch on GPU 0" in app.text(), "its part")
         text = flat(whole_text(app))
     for words in ("live 40.0G", "cached 20.0G", "outside torch 4.0G", "55.0G", "3: the cache was flushed", "forward",
@@ -96,14 +94,14 @@ async def test_the_details_tell_live_cached_and_outside_torch(size: tuple[int, i
 async def test_a_report_of_another_gpu_is_not_taken_for_this_ones() -> None:
     row = training(devices=(replace(DEVICE, uuid="GPU-elsewhere"),))
     snapshot = taken(row)
-    async with showing(lambda: ProcessScreen(row, lambda: snapshot, lambda key: None, VIEW)) as (app, _):
+    async with showing(lambda: ProcessScreen(monitor_of(snapshot), row)) as (app, _):
         await until(lambda: "but not this GPU" in flat(app.text()), "that")
 
 
 async def test_an_old_report_says_its_age() -> None:
     row = training(written_at=TAKEN_AT - 300)
     snapshot = taken(row)
-    async with showing(lambda: ProcessScreen(row, lambda: snapshot, lambda key: None, VIEW)) as (app, _):
+    async with showing(lambda: ProcessScreen(monitor_of(snapshot), row)) as (app, _):
         await until(lambda: "reported 5m00 ago" in app.text(), "the age")
 
 
@@ -127,7 +125,7 @@ def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 async def test_nothing_is_asked_before_a_line_is_chosen_and_the_first_is_cancel(place: Path) -> None:
     row = training()
-    async with showing(lambda: TorchAskScreen(row, lambda: taken(row), VIEW)) as (app, _):
+    async with showing(lambda: TorchAskScreen(monitor_of(taken(row)), row)) as (app, _):
         assert "Write a snapshot" in app.text()
         assert "sizes only" in flat(app.text())
         strike(app.over, "enter")
@@ -137,7 +135,7 @@ async def test_nothing_is_asked_before_a_line_is_chosen_and_the_first_is_cancel(
 
 async def test_keys_that_a_torn_escape_sequence_leaves_ask_for_nothing(place: Path) -> None:
     row = training()
-    async with showing(lambda: TorchAskScreen(row, lambda: taken(row), VIEW)) as (app, _):
+    async with showing(lambda: TorchAskScreen(monitor_of(taken(row)), row)) as (app, _):
         strike(app.over, *[key for key in TORN_KEYS if key != "escape"])
     assert list(place.glob("*.ask")) == []
 
@@ -149,10 +147,10 @@ async def test_a_snapshot_is_asked_for_and_its_path_handed_on(
 
     row = training(recording=True)
     row = replace(row, host=replace(row.host, uid=os.getuid()))
-    now = [taken(row)]
+    monitor = monitor_of(taken(row))
     written = tmp_path / "asked.pickle"
     written.write_bytes(b"x")
-    async with showing(lambda: TorchAskScreen(row, lambda: now[0], VIEW)) as (app, _):
+    async with showing(lambda: TorchAskScreen(monitor, row)) as (app, _):
         assert "with lines of code" in flat(app.text())
         strike(app.over, "down", "enter")
         await until(lambda: list(place.glob("*.ask")), "the request")
@@ -160,37 +158,37 @@ async def test_a_snapshot_is_asked_for_and_its_path_handed_on(
         assert (request["action"], request["pid"], request["start_ticks"]) == ("dump", *row.key)
         assert "answers at its next step" in flat(app.text())
         answer = TorchAnswer(request["id"], "written", str(written))
-        now[0] = taken(replace(row, torch=replace(REPORT, answers=(answer,))))
+        take(monitor, taken(replace(row, torch=replace(REPORT, answers=(answer,)))))
         await until(lambda: app.results == [written], "the path")
 
 
 async def test_a_refusal_of_the_process_is_shown_in_its_words(place: Path) -> None:
     row = training()
-    now = [taken(row)]
-    async with showing(lambda: TorchAskScreen(row, lambda: now[0], VIEW)) as (app, _):
+    monitor = monitor_of(taken(row))
+    async with showing(lambda: TorchAskScreen(monitor, row)) as (app, _):
         strike(app.over, "down", "down", "enter")
         await until(lambda: list(place.glob("*.ask")), "the request")
         request = json.loads((place / "4711.ask").read_text())
         assert request["action"] == "record"
         answer = TorchAnswer(request["id"], "record failed: torch 1.12 cannot record allocation history")
-        now[0] = taken(replace(row, torch=replace(REPORT, answers=(answer,))))
+        take(monitor, taken(replace(row, torch=replace(REPORT, answers=(answer,)))))
         await until(lambda: "cannot record" in flat(app.text()), "its words")
 
 
 async def test_a_process_that_is_not_ours_cannot_be_asked_and_it_says_so(place: Path) -> None:
     (place / "4711.json").unlink()
     row = training()
-    async with showing(lambda: TorchAskScreen(row, lambda: taken(row), VIEW)) as (app, _):
+    async with showing(lambda: TorchAskScreen(monitor_of(taken(row)), row)) as (app, _):
         strike(app.over, "down", "enter")
         await until(lambda: "only its user and root" in flat(app.text()), "the reason")
 
 
 async def test_a_process_that_ends_meanwhile_is_said_to_be_gone(place: Path) -> None:
     row = training()
-    now = [taken(row)]
-    async with showing(lambda: TorchAskScreen(row, lambda: now[0], VIEW)) as (app, _):
+    monitor = monitor_of(taken(row))
+    async with showing(lambda: TorchAskScreen(monitor, row)) as (app, _):
         strike(app.over, "down", "enter")
-        now[0] = taken()
+        take(monitor, taken())
         await until(lambda: "is gone" in app.text(), "the news")
 
 
@@ -214,8 +212,7 @@ def test_only_a_plain_file_of_its_user_is_opened(tmp_path: Path) -> None:
 async def test_why_tells_the_ladder(size: tuple[int, int]) -> None:
     snapshot = taken(training())
     uuid = snapshot.gpus[0].uuid
-    screen = lambda: WhyScreen(uuid, lambda: snapshot, lambda: LeakReport(0.0), History(), VIEW)  # noqa: E731
-    async with showing(screen, size) as (app, _):
+    async with showing(lambda: WhyScreen(monitor_of(snapshot), uuid), size) as (app, _):
         await until(lambda: "Whose memory" in app.text(), "the page")
         text = flat(whole_text(app))
     for words in ("live 40.0G", "torch.cuda.empty_cache()", "expandable_segments:True", "What to do next"):

@@ -2,65 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 from gputop import units
-from gputop.leaks.report import LeakReport
 from gputop.model import Gpu, Snapshot
+from gputop.monitor import Monitor
 from gputop.sampling.detail_history import DetailHistory
-from gputop.sampling.history import History
+from gputop.sampling.history_until import HistoryUntil
+from gputop.sampling.messages import LeaksReported, SnapshotTaken
 from gputop.text import wrap
 from gputop.ui.gpus.details_text import GpuText
-from gputop.ui.insight import Insight
+from gputop.ui.monitor_screen import MonitorScreen
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.toolkit.scrolling_page import Part, ScrollingPage
-from gputop.ui.toolkit.view import View
-
-_LOOK: Final = 0.2  # seconds
 
 
-class GpuScreen(ScrollingPage[None]):
-    """Details of the GPU *uuid*. *snapshot_of* gives the newest snapshot, *history* the curves.
+class GpuScreen(MonitorScreen, ScrollingPage[None]):
+    """Details of the GPU *uuid*: as it is now, or as it was in *then*."""
 
-    *past* is what the application has kept of event reasons; without it their timeline begins now. *insight* knows
-    where the bytes are. *then*: the snapshot is an earlier one.
-    """
+    shows = (SnapshotTaken, LeaksReported)
 
-    def __init__(
-        self,
-        uuid: str,
-        snapshot_of: Callable[[], Snapshot | None],
-        history: History,
-        view: View,
-        past: DetailHistory | None = None,
-        insight: Insight | None = None,
-        then: bool = False,
-    ) -> None:
-        super().__init__(view)
+    def __init__(self, monitor: Monitor, uuid: str, then: Snapshot | None = None) -> None:
+        super().__init__(monitor)
         self.uuid, self._then = uuid, then
-        self._snapshot_of, self._history = snapshot_of, history
-        self._insight = insight
-        self._past, self._own_past = past or DetailHistory(), past is None
         self._snapshot: Snapshot | None = None
         self._gpu: Gpu | None = None
-
-    def on_mount(self) -> None:
-        self.look()
-        super().on_mount()
-        self.set_interval(_LOOK, self.look)
+        if then is None:
+            self._history, self._past = monitor.history, monitor.detail_history
+        else:
+            self._history, self._past = HistoryUntil(monitor.history, then.taken_at), DetailHistory()
+            self._past.add(then)
+        self._take_in()
 
     def look(self) -> None:
-        """Take in the newest snapshot, if it is a new one."""
-        snapshot = self._snapshot_of()
-        if snapshot is None or snapshot is self._snapshot:
-            return
-        self._snapshot = snapshot
-        if self._own_past:
-            self._past.add(snapshot)
-        self._gpu = snapshot.gpu(self.uuid) or self._gpu
+        self._take_in()
         self.draw()
+
+    def _take_in(self) -> None:
+        self._snapshot = self._then or self.monitor.latest
+        if self._snapshot is not None:
+            self._gpu = self._snapshot.gpu(self.uuid) or self._gpu
 
     # ------------------------------------------------------------------ drawing
 
@@ -102,10 +84,4 @@ class GpuScreen(ScrollingPage[None]):
         gpu = self._gpu
         if gpu is None:
             return ()
-        return GpuText(gpu, self._snapshot, self._history, self._past, self.view, cells, self._report()).parts()
-
-    def _report(self) -> LeakReport | None:
-        return None if self._insight is None else self._insight.report
-
-    def show_report(self, report: LeakReport) -> None:
-        self.draw()
+        return GpuText(gpu, self._snapshot, self._history, self._past, self.view, cells, self.monitor.report).parts()

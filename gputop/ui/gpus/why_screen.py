@@ -2,53 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from gputop import units
-from gputop.leaks.report import LeakReport
 from gputop.model import ProcessKey, Snapshot
-from gputop.sampling.history import History
+from gputop.monitor import Monitor
+from gputop.sampling.messages import SnapshotTaken
 from gputop.text import wrap
+from gputop.ui.monitor_screen import MonitorScreen
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.toolkit.scrolling_page import Part, ScrollingPage
-from gputop.ui.toolkit.view import View
 from gputop.why.diagnosis import ObservedTrend, diagnose, headline
 
-_LOOK: Final = 1.0  # seconds
+_LOOK_SECONDS: Final = 0.95  # between diagnoses: they cost more than a picture of the figures
 
 
-class WhyScreen(ScrollingPage[None]):
-    """The diagnosis of the GPU *uuid*. *report_of* gives what is known of leaks."""
+class WhyScreen(MonitorScreen, ScrollingPage[None]):
+    """The diagnosis of the GPU *uuid*: as it is now, or as it was in *then*."""
 
     closing_keys = ("escape", "q", "f10", "w")
+    shows = (SnapshotTaken,)
 
-    def __init__(
-        self,
-        uuid: str,
-        snapshot_of: Callable[[], Snapshot | None],
-        report_of: Callable[[], LeakReport],
-        history: History,
-        view: View,
-    ) -> None:
-        super().__init__(view)
-        self.uuid = uuid
-        self._snapshot_of, self._report_of, self._history = snapshot_of, report_of, history
-        self._began: Snapshot | None = None
-        self._snapshot: Snapshot | None = None
+    def __init__(self, monitor: Monitor, uuid: str, then: Snapshot | None = None) -> None:
+        super().__init__(monitor)
+        self.uuid, self._then = uuid, then
+        self._began = self._snapshot = self._newest()
 
-    def on_mount(self) -> None:
-        self.look()
-        super().on_mount()
-        self.set_interval(_LOOK, self.look)
+    def _newest(self) -> Snapshot | None:
+        latest = self.monitor.latest
+        return self._then or (None if latest is None else self.monitor.chosen(latest))
 
     def look(self) -> None:
-        """Take in the newest snapshot, if it is a new one."""
-        snapshot = self._snapshot_of()
-        if snapshot is not None and snapshot is not self._snapshot:
-            self._began, self._snapshot = self._began or snapshot, snapshot
-            self.draw()
+        old, latest = self._snapshot, self.monitor.latest
+        if self._then is not None:
+            return
+        if old is not None and latest is not None and 0 <= latest.taken_at - old.taken_at < _LOOK_SECONDS:
+            return
+        self._snapshot = self._newest()
+        self._began = self._began or self._snapshot
+        self.draw()
 
     def heading(self) -> tuple[str, str]:
         snapshot = self._snapshot
@@ -65,14 +59,14 @@ class WhyScreen(ScrollingPage[None]):
         gpu = snapshot.gpu(self.uuid) if snapshot is not None else None
         if snapshot is None or gpu is None:
             return [Part("Why", [(("This GPU has not been read yet.", "dim"),)])]
-        sections = diagnose(snapshot, gpu, self._report_of(), self._trend(snapshot))
+        sections = diagnose(snapshot, gpu, self.monitor.report, self._trend(snapshot))
         return [
             Part(f"{n}. {section.title}", [part for line in section.lines for part in _lines(line, cells)])
             for n, section in enumerate(sections, 1)
         ]
 
     def _trend(self, snapshot: Snapshot) -> ObservedTrend:
-        track = self._history.track(self.uuid)
+        track = self.monitor.history.track(self.uuid)
         began = self._began or snapshot
         seconds = snapshot.taken_at - began.taken_at
         before, now = _sizes(began, self.uuid), _sizes(snapshot, self.uuid)

@@ -8,79 +8,52 @@ from typing import ClassVar, Final
 
 from textual import events
 
-from gputop.leaks.report import DeadPid, LeakReport
-from gputop.model import HostFacts, ProcessKey, Snapshot
-from gputop.signals.audit_log import ActionLog
+from gputop.leaks.report import DeadPid
+from gputop.model import HostFacts, ProcessKey
+from gputop.monitor import Monitor
+from gputop.sampling.journal import EventKind
+from gputop.sampling.messages import LeaksReported, SnapshotTaken
 from gputop.signals.graceful_termination import GracefulTermination, with_related
-from gputop.signals.memory_reclaim import HeldMemory
 from gputop.signals.names import signal_name
-from gputop.signals.protocol import Signals, Target
+from gputop.signals.protocol import Target
 from gputop.signals.scope import RelatedProcesses, SignalScope
 from gputop.signals.termination_state import TerminationState
 from gputop.signals.terminations import Terminations
 from gputop.text import fit, width
 from gputop.ui.kill.choices import SCOPES, SignalChoice, TypedSignal, choices
-from gputop.ui.kill.targets import holders_as_targets
+from gputop.ui.kill.targets import KillRequest, with_holders
 from gputop.ui.kill.text import KillText
+from gputop.ui.monitor_screen import MonitorScreen
 from gputop.ui.toolkit.background import in_background
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.dialog import Dialog
 from gputop.ui.toolkit.frame import Hint, on
-from gputop.ui.toolkit.view import View
 
-_TICK: Final = 0.1
-
-
-def _no_report() -> LeakReport:
-    return LeakReport(0.0)
+_TICK_SECONDS: Final = 0.1  # of the countdown, and between looks whether they have exited: nothing tells of that
 
 
-class KillScreen(Dialog[None]):
-    """Sends a signal to *targets*, which were frozen when the key was pressed.
+class KillScreen(MonitorScreen, Dialog[None]):
+    """Sends a signal to the targets of *request*. When it is closed, what became of them stays as a toast.
 
-    *hidden* were tagged but a filter hides them: they are named and left out. *snapshot_of* gives the newest snapshot,
-    in which the memory is seen to come back. When it is closed, what became of them stays as a toast.
-
-    *scope* says what *targets* are; Left and Right take in their descendants, groups and sessions. *held* is the
-    memory of dead pids that they hold, *facts* are those of targets on no GPU. *report_of* gives the newest leak
-    report, *scan_now* asks for another look at holders, *log* takes a line for every signal, *note* what became of all.
-
-    No single letter sends anything: letters go to a line, Enter sends what the line says.
+    Left and Right take in the targets' descendants, groups and sessions. No single letter sends anything: letters go to
+    a line, Enter sends what the line says.
     """
 
     most_cells: ClassVar[int] = 108
+    shows = (SnapshotTaken, LeaksReported)
 
-    def __init__(
-        self,
-        targets: Sequence[Target],
-        hidden: Sequence[Target],
-        signals: Signals,
-        snapshot_of: Callable[[], Snapshot | None],
-        view: View,
-        *,
-        scope: SignalScope = SignalScope.PROCESS,
-        held: Sequence[HeldMemory] = (),
-        facts: Mapping[ProcessKey, HostFacts] | None = None,
-        report_of: Callable[[], LeakReport] | None = None,
-        scan_now: Callable[[], None] | None = None,
-        log: ActionLog | None = None,
-        note: Callable[[str], None] | None = None,
-    ) -> None:
-        super().__init__(view)
-        self._signals, self._snapshot_of, self._hidden = signals, snapshot_of, tuple(hidden)
-        self._snapshot = snapshot_of()
-        self._chosen, self._facts, self._held = tuple(targets), dict(facts or {}), tuple(held)
-        self._report_of, self._scan_now, self._log, self._note = (
-            report_of or _no_report,
-            scan_now,
-            log,
-            note,
-        )
-        self._base = self.scope = scope
+    def __init__(self, monitor: Monitor, request: KillRequest) -> None:
+        """Raises ValueError where *monitor* can send no signals."""
+        super().__init__(monitor)
+        if monitor.signals is None:
+            raise ValueError("read-only: there is nothing to send signals with")
+        self._signals, self._request = monitor.signals, request
+        self._snapshot = monitor.latest
+        self.scope = request.scope
         self._related: RelatedProcesses | None = None  # None: not looked up yet
         self._graceful: GracefulTermination | None = None
         self._scanned = False
-        self.terminations = self._terminations(self._chosen, self._facts)
+        self.terminations = self._terminations(request.targets, request.facts)
         self._at = 0  # the line of the list: Cancel
         self._first = 0  # of the lines about the targets
         self._about_rows = self._about_total = 0
@@ -91,17 +64,16 @@ class KillScreen(Dialog[None]):
         self._typed: TypedSignal | None = None  # another signal is being typed
 
     def on_mount(self) -> None:
-        super().on_mount()
         self._in_background(self._take)
-        self.set_interval(_TICK, self._tick)
+        self.set_interval(_TICK_SECONDS, self._tick)
 
     def _terminations(self, targets: Sequence[Target], facts: Mapping[ProcessKey, HostFacts]) -> Terminations:
-        return Terminations(targets, self._snapshot, facts=facts, held=self._held, log=self._log)
+        return Terminations(targets, self._snapshot, facts=facts, held=self._request.held, log=self.monitor.log)
 
     def _take(self) -> None:
         self.terminations.open_handles(self._signals)
         if self._related is None:
-            self._related = self._signals.related([target.key for target in self._chosen])
+            self._related = self._signals.related([target.key for target in self._request.targets])
 
     def _in_background(self, work: Callable[[], None]) -> None:
         self._busy = True
@@ -117,8 +89,8 @@ class KillScreen(Dialog[None]):
 
     def scopes(self) -> list[SignalScope]:
         """What the signal can be made to reach: each takes in somebody whom those before it do not."""
-        found = [self._base]
-        seen = {target.key for target in self._chosen}
+        found = [self._request.scope]
+        seen = {target.key for target in self._request.targets}
         for scope in SCOPES:
             members = {facts.key for facts in self._related.of(scope)} if self._related is not None else set()
             if members - seen:
@@ -133,14 +105,14 @@ class KillScreen(Dialog[None]):
             return
         self.scope = scopes[(scopes.index(self.scope) + step) % len(scopes)]
         self.terminations.close()
-        targets, facts = with_related(self._chosen, self._related.of(self.scope))
-        self.terminations = self._terminations(targets, {**facts, **self._facts})
+        targets, facts = with_related(self._request.targets, self._related.of(self.scope))
+        self.terminations = self._terminations(targets, {**facts, **self._request.facts})
         self._at = self._first = 0
         self._in_background(self._take)
 
     def stop_commands(self) -> list[str]:
         """How those who look after the targets end them: ``docker stop ID``."""
-        owners = self._report_of().owners
+        owners = self.monitor.report.owners
         found = (owners[e.target.key].stop_with for e in self.terminations.all if e.target.key in owners)
         return list(dict.fromkeys(command for command in found if command))
 
@@ -153,25 +125,31 @@ class KillScreen(Dialog[None]):
     def _holders(self) -> list[DeadPid]:
         """Dead pids whose memory is still held, with those who hold it, as far as they are known by now."""
         kept = self.terminations.kept
-        if kept and not self._scanned and self._scan_now is not None:
+        if kept and not self._scanned:
             self._scanned = True
-            self._scan_now()
+            self.monitor.scan_now()
         ended = {termination.target.key for termination in self.terminations.all}
-        dead_pids = (self._report_of().dead_pid(pid) for pid in kept)
+        dead_pids = (self.monitor.report.dead_pid(pid) for pid in kept)
         return [dead_pid for dead_pid in dead_pids if dead_pid is not None and not ended.issuperset(dead_pid.targets)]
 
     def _tick(self) -> None:
         if self._busy:
             return
         if self._graceful is not None and self._graceful.due:
-            graceful, newest = self._graceful, self._snapshot_of()
+            graceful, newest = self._graceful, self.monitor.latest
             self._in_background(lambda: graceful.act(newest))
             return
-        snapshot = self._snapshot_of()
         self.terminations.watch()
-        if snapshot is not None and snapshot is not self._snapshot:
-            self._snapshot = snapshot
-            self.terminations.look(snapshot)
+        self.look()
+
+    def look(self) -> None:
+        """See whether memory has come back, and who keeps it."""
+        newest = self.monitor.latest
+        if self._busy:
+            return
+        if newest is not None and newest is not self._snapshot:
+            self._snapshot = newest
+            self.terminations.look(newest)
         self.draw()
 
     # ------------------------------------------------------------- the choices
@@ -256,7 +234,7 @@ class KillScreen(Dialog[None]):
             self._close()
         elif not self._busy:
             to = self.terminations.survivors if choice.only_survivors else None
-            number, snapshot = choice.number, self._snapshot_of()
+            number, snapshot = choice.number, self.monitor.latest
             self._at = 0
             if self._graceful is not None:
                 self._graceful.stop()
@@ -265,12 +243,7 @@ class KillScreen(Dialog[None]):
 
     def _go_on(self) -> None:
         """Close, and ask about those that keep the memory."""
-        dead_pids = self._holders()
-        targets, held, facts = holders_as_targets(dead_pids)
-        screen = KillScreen(
-            targets, (), self._signals, self._snapshot_of, self.view, scope=SignalScope.HOLDERS, held=held,
-            facts=facts, report_of=self._report_of, scan_now=self._scan_now, log=self._log, note=self._note,
-        )  # fmt: skip
+        screen = KillScreen(self.monitor, with_holders((), self._holders()))
         app = self.app
         self._close()
         app.push_screen(screen)
@@ -283,21 +256,12 @@ class KillScreen(Dialog[None]):
             self.terminations.close()
         if self.terminations.sent:
             bad = self.terminations.those(TerminationState.RUNNING, TerminationState.KEPT, TerminationState.REFUSED)
-            words = "; ".join(
-                (
-                    self.terminations.summary(self.view.settings.memory_unit),
-                    *(
-                        self.terminations.held_message(one, self.view.settings.memory_unit)
-                        for one in self._held
-                        if not one.released
-                    ),
-                    *self.terminations.reclaim_messages(self.view.settings.memory_unit),
-                )
-            )
-            if self._note is not None:
-                self._note(words)
-            if self._log is not None and self._log.problem is not None:
-                words += f". {self._log.problem}"
+            unit, log = self.view.settings.memory_unit, self.monitor.log
+            kept = [self.terminations.held_message(one, unit) for one in self._request.held if not one.released]
+            words = "; ".join((self.terminations.summary(unit), *kept, *self.terminations.reclaim_messages(unit)))
+            self.monitor.note(EventKind.SIGNAL, words)
+            if log is not None and log.problem is not None:
+                words += f". {log.problem}"
             self.app.notify(words, severity="warning" if bad else "information", timeout=10, markup=False)
         self.dismiss()
 
@@ -351,10 +315,10 @@ class KillScreen(Dialog[None]):
         typed = self._typed
         below = self._list(cells) if typed is None else typed.lines(cells, 8 if roomy else 5, self.view)
         now = self._snapshot.taken_at if self._snapshot is not None else 0.0
-        text = KillText(self.terminations, self.view, now, self._report_of().owners)
+        text = KillText(self.terminations, self.view, now, self.monitor.report.owners)
         total = text.total(cells)
         about = [line for termination in self.terminations.all for line in text.about(termination, cells)]
-        about += text.left_out(self._hidden, cells)
+        about += text.left_out(self._request.hidden, cells)
         spare = rows - len(below) - len(total) - 1 - len(self._scope_line(cells))
         gaps = 3 if roomy and spare > 6 else 0
         self._about_rows, self._about_total = max(1, spare - gaps), len(about)
@@ -375,13 +339,13 @@ class KillScreen(Dialog[None]):
             words = f"SIGKILL to those left in {left:.0f} s{joined}"
             return [((fit(words, cells), "warning+b"),)]
         scopes = self.scopes()
-        if self._base is SignalScope.PROCESS and len(scopes) == 1:
+        if self._request.scope is SignalScope.PROCESS and len(scopes) == 1:
             return []
         related = self._related or RelatedProcesses()
         others = [
-            f"{scope.value}: {len(related.of(scope)) + len(self._chosen)}"
+            f"{scope.value}: {len(related.of(scope)) + len(self._request.targets)}"
             for scope in scopes
-            if scope is not self.scope and scope is not self._base
+            if scope is not self.scope and scope is not self._request.scope
         ]
         more = f"   {'  '.join(others)}" if others and not self.terminations.sent else ""
         spans: Line = (

@@ -1,46 +1,58 @@
-"""What F9 is about where the row, or the verdict, is one of a dead pid: those who keep its memory."""
+"""Whom a signal from F9 would go to. Of a dead pid, that is whoever keeps its memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from gputop.leaks.report import DeadPid, LeakReport
-from gputop.model import HostFacts, LeakVerdict, ProcessKey
+from gputop.model import HostFacts, LeakVerdict, ProcessKey, replace
 from gputop.signals.memory_reclaim import HeldMemory
 from gputop.signals.protocol import Target
-
-HoldersAsTargets = tuple[list[Target], list[HeldMemory], dict[ProcessKey, HostFacts]]
-"""The targets, the memory that they keep, and what is known of those that are on no GPU themselves."""
+from gputop.signals.scope import SignalScope
 
 
-def holders_as_targets(dead_pids: Iterable[DeadPid]) -> HoldersAsTargets:
-    """Each holder once, however many dead pids' memory it keeps."""
-    targets: dict[ProcessKey, Target] = {}
+@dataclass(frozen=True, slots=True)
+class KillRequest:
+    """What the kill dialog is opened with: *targets*, frozen when the key was pressed, and what they are."""
+
+    targets: tuple[Target, ...]
+    scope: SignalScope = SignalScope.PROCESS
+    hidden: tuple[Target, ...] = ()  # tagged, but a filter hides them: named and left out
+    held: tuple[HeldMemory, ...] = ()  # memory of dead pids that the targets keep
+    facts: Mapping[ProcessKey, HostFacts] = field(default_factory=dict)  # of targets on no GPU
+
+
+def with_holders(
+    chosen: Iterable[Target], dead_pids: Iterable[DeadPid], hidden: tuple[Target, ...] = ()
+) -> KillRequest:
+    """*chosen*, and those who keep the memory of *dead_pids*: each holder once, however many dead pids' it keeps."""
+    targets = {target.key: target for target in chosen}
+    scope = SignalScope.PROCESS if targets else SignalScope.HOLDERS
     held: list[HeldMemory] = []
     known: dict[ProcessKey, HostFacts] = {}
     for dead_pid in dead_pids:
         wanted = set(dead_pid.targets)
         for hold in dead_pid.holders:
             facts = hold.holder.facts
-            if facts.key in wanted and facts.key not in targets:
-                targets[facts.key] = Target(facts.key, facts.user, facts.command or facts.name)
-                known[facts.key] = facts
+            if facts.key in wanted:
+                known.setdefault(facts.key, facts)
+                targets.setdefault(facts.key, Target(facts.key, facts.user, facts.command or facts.name))
         held.append(HeldMemory(dead_pid.pid, dict(dead_pid.memory)))
-    return list(targets.values()), held, known
+    if scope is SignalScope.PROCESS and len(targets) > 1:
+        scope = SignalScope.TAGGED
+    return KillRequest(tuple(targets.values()), scope, hidden, tuple(held), known)
 
 
-def verdicts_as_targets(verdicts: Iterable[LeakVerdict], report: LeakReport) -> HoldersAsTargets:
+def verdicts_to_end(verdicts: list[LeakVerdict], report: LeakReport) -> KillRequest:
     """What is to be ended to free the memory of *verdicts*."""
-    chosen: dict[ProcessKey, Target] = {}
-    dead_pids = []
+    living: list[Target] = []
+    dead_pids: list[DeadPid] = []
     for verdict in verdicts:
-        dead_pid = report.dead_pid(verdict.process.pid) if verdict.process.start_ticks is None else None
-        if dead_pid is not None:
-            dead_pids.append(dead_pid)
-        elif verdict.process.start_ticks is not None:
+        if verdict.process.start_ticks is not None:
             uuids = tuple(uuid for uuid, _ in verdict.memory)
-            chosen[verdict.process] = Target(
-                verdict.process, verdict.user, verdict.command, verdict.memory_bytes, uuids
-            )
-    targets, held, known = holders_as_targets(dead_pids)
-    return [*chosen.values(), *(target for target in targets if target.key not in chosen)], held, known
+            living.append(Target(verdict.process, verdict.user, verdict.command, verdict.memory_bytes, uuids))
+        elif (dead_pid := report.dead_pid(verdict.process.pid)) is not None:
+            dead_pids.append(dead_pid)
+    request = with_holders(living, dead_pids)
+    return replace(request, scope=SignalScope.TAGGED) if len(verdicts) > 1 else request

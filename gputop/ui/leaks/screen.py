@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from textual import events
@@ -13,31 +13,27 @@ from textual.screen import Screen
 from gputop import units
 from gputop.leaks.report import LeakReport, UnattributedMemory
 from gputop.model import GpuProcess, LeakVerdict, ProcessKey, Snapshot, Verdict
-from gputop.procfs.host_reader import ProcessDetails
-from gputop.signals.protocol import Signals
-from gputop.signals.scope import SignalScope
+from gputop.monitor import Monitor
+from gputop.sampling.messages import LeaksReported
 from gputop.text import fit, width, wrap
-from gputop.ui.insight import Insight
-from gputop.ui.kill.targets import verdicts_as_targets
+from gputop.ui.kill.start import kill_verdicts
 from gputop.ui.leaks.text import about_unattributed, about_verdict
+from gputop.ui.monitor_screen import MonitorScreen
 from gputop.ui.processes.annotations import verdict_label
 from gputop.ui.processes.lines import VERDICT_ROLES
 from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.toolkit.exact_output import install
 from gputop.ui.toolkit.frame import Hint, clip, hint_line, on, shown
 from gputop.ui.toolkit.line_widget import LineWidget
-from gputop.ui.toolkit.view import View
 
 Entry = LeakVerdict | UnattributedMemory
 
 _LEAST_DETAIL: Final = 8  # lines that the one at the cursor gets
 
 
-class LeaksScreen(Screen[None]):
-    """A list, and under it all that speaks for and against the one at the cursor. Tags are by process, as in the table.
-
-    *fetch* asks the host for details of a process, *signals* None: read-only.
-    """
+class LeaksScreen(MonitorScreen, Screen[None]):
+    """A list, and under it all that speaks for and against the one at the cursor. Tags are by process, as in the
+    table."""
 
     DEFAULT_CSS: ClassVar[str] = """
     LeaksScreen { overflow: hidden; }
@@ -45,20 +41,12 @@ class LeaksScreen(Screen[None]):
     """
     ALLOW_SELECT: ClassVar[bool] = False
     AUTO_FOCUS: ClassVar[str | None] = ""
+    shows = (LeaksReported,)
 
-    def __init__(
-        self,
-        insight: Insight,
-        snapshot_of: Callable[[], Snapshot | None],
-        view: View,
-        signals: Signals | None = None,
-        fetch: Callable[[ProcessKey], ProcessDetails | None] | None = None,
-    ) -> None:
-        super().__init__()
+    def __init__(self, monitor: Monitor) -> None:
+        super().__init__(monitor)
         install(self)
-        self.view = view
         self.board = LineWidget()
-        self._insight, self._snapshot_of, self._signals, self._fetch = insight, snapshot_of, signals, fetch
         self._tags: set[ProcessKey] = set()
         self._at = 0
         self._key: object = None  # what the cursor is on, through changes of the list
@@ -68,7 +56,7 @@ class LeaksScreen(Screen[None]):
 
     @property
     def report(self) -> LeakReport:
-        return self._insight.report
+        return self.monitor.report
 
     @property
     def entries(self) -> list[Entry]:
@@ -83,13 +71,13 @@ class LeaksScreen(Screen[None]):
     def on_resize(self, event: events.Resize) -> None:
         self.draw()
 
-    def show_report(self, report: LeakReport) -> None:
-        """Something new was found out: keep the cursor on its entry."""
+    def look(self) -> None:
+        """Keep the cursor on its entry."""
         entries = self.entries
         keys = [_key(entry) for entry in entries]
         if self._key in keys:
             self._at = keys.index(self._key)
-        self._tags &= {verdict.process for verdict in report.verdicts}
+        self._tags &= {verdict.process for verdict in self.report.verdicts}
         self.draw()
 
     # -- keys
@@ -116,10 +104,10 @@ class LeaksScreen(Screen[None]):
             case "U":
                 self._tags.clear()
             case "r" | "f11":
-                self._insight.scan_now()
+                self.monitor.scan_now()
                 self.notify("Looking for who holds GPU devices…", timeout=2, markup=False)
             case "f9" | "k":
-                self._kill()
+                kill_verdicts(self, self.monitor, self._chosen())
             case "enter":
                 self._details()
             case _:
@@ -173,54 +161,15 @@ class LeaksScreen(Screen[None]):
         here = self._here()
         return tagged or ([here] if isinstance(here, LeakVerdict) else [])
 
-    def _kill(self) -> None:
-        if self._signals is None:
-            self.notify("gputop runs with --read-only: it sends no signals.", severity="warning", markup=False)
-            return
-        chosen = self._chosen()
-        if not chosen:
-            return
-        targets, held, facts = verdicts_as_targets(chosen, self.report)
-        if not targets:
-            self._insight.scan_now()
-            self.notify("Nobody is known yet who keeps this memory; looking again.", severity="warning", markup=False)
-            return
-        from gputop.ui.kill.screen import KillScreen
-
-        scope = SignalScope.TAGGED if len(chosen) > 1 else SignalScope.HOLDERS if held else SignalScope.PROCESS
-        insight = self._insight
-        self.app.push_screen(
-            KillScreen(
-                targets,
-                (),
-                self._signals,
-                self._snapshot_of,
-                self.view,
-                scope=scope,
-                held=held,
-                facts=facts,
-                report_of=lambda: insight.report,
-                scan_now=insight.scan_now,
-                log=insight.log,
-                note=insight.note_signal,
-            )
-        )
-
     def _details(self) -> None:
-        entry = self._here()
-        snapshot = self._snapshot_of()
-        if snapshot is None or entry is None:
-            return
-        if isinstance(entry, UnattributedMemory):
+        entry, snapshot = self._here(), self.monitor.latest
+        if snapshot is None or entry is None or isinstance(entry, UnattributedMemory):
             return
         process = _listed(snapshot, entry.process)
-        if process is None or self._fetch is None:
-            return
-        from gputop.ui.processes.details_screen import ProcessScreen
+        if process is not None:
+            from gputop.ui.processes.details_screen import ProcessScreen
 
-        self.app.push_screen(
-            ProcessScreen(process, self._snapshot_of, self._fetch, self.view, self._signals, insight=self._insight)
-        )
+            self.app.push_screen(ProcessScreen(self.monitor, process))
 
     # -- drawing
 
@@ -252,7 +201,7 @@ class LeaksScreen(Screen[None]):
         self.board.show(shown([clip(line, cells) for line in lines], self.view.glyphs))
 
     def _hints(self) -> Sequence[Hint]:
-        kill: tuple[Hint, ...] = (("F9 k", "kill"),) if self._signals is not None else ()
+        kill: tuple[Hint, ...] = (("F9 k", "kill"),) if self.monitor.signals is not None else ()
         return (
             ("Esc q", "back"), *kill, ("Enter", "details"), ("Space", "tag"), ("a", "tag all LEAKs of mine"),
             ("r", "look again"),
@@ -307,7 +256,7 @@ class LeaksScreen(Screen[None]):
         return on(line, "cursor") if here else line
 
     def _index(self, uuid: str) -> str:
-        snapshot = self._snapshot_of()
+        snapshot = self.monitor.latest
         gpu = snapshot.gpu(uuid) if snapshot is not None else None
         return "?" if gpu is None else str(gpu.index)
 
@@ -319,7 +268,7 @@ class LeaksScreen(Screen[None]):
             lines = about_verdict(entry, self.report, self.view, cells)
         else:
             when = units.clock(self.report.taken_at) if self.report.taken_at else ""
-            words = f"No leak found ({when})." if when else "Not checked yet."
+            words = f"No leak is seen ({when})." if when else "Nothing has been looked at yet."
             sure = bool(when) and not self.report.unsure and not self.report.dead_pids
             lines = [((words, "good" if sure else "text"),)]
             for (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gputop import units
 from gputop.leaks.report import DeadPid, LeakReport, UnattributedMemory
-from gputop.model import LeakVerdict
+from gputop.model import LeakVerdict, Verdict
 from gputop.text import wrap
 from gputop.ui.processes.lines import VERDICT_ROLES
 from gputop.ui.toolkit.cells import Line
@@ -38,16 +38,16 @@ def about_holders(dead_pid: DeadPid, report: LeakReport, view: View, cells: int)
     lines: list[Line] = []
     for hold in dead_pid.holders:
         facts = hold.holder.facts
-        sure = "" if hold.certain else " (probably, not proven)"
+        sure = "" if hold.certain else " (likely, not proven)"
         called = f"{facts.key.pid} {facts.command or facts.name or ''} ({facts.user or facts.uid})"
         words = f"{called} holds {hold.device.path} ({hold.device.open_as}): {hold.how}{sure}"
         lines += hanging("R2 held by", words, cells, "text")
     if dead_pid.holders:
         lines += hanging(
-            "to do", f"kill {', '.join(str(key.pid) for key in dead_pid.targets)}: press F9", cells, "accent"
+            "to do", f"end {', '.join(str(key.pid) for key in dead_pid.targets)}: F9 asks first", cells, "accent"
         )
     elif dead_pid.scanned and report.scan is not None:
-        lines += hanging("held by", f"none found: {report.scan.summary()}", cells, "warning")
+        lines += hanging("held by", f"nobody was found: {report.scan.summary()}", cells, "warning")
     else:
         lines += hanging("held by", "not looked for yet", cells, "dim")
     return lines
@@ -57,9 +57,9 @@ def about_unattributed(found: UnattributedMemory, index: str, view: View, cells:
     """The card of memory that no listed process accounts for: causes, the likeliest first, and what to do."""
     since = units.clock_or_day(found.since)
     if found.bytes:
-        head = f"{view.memory(found.bytes)} on GPU {index}, in use since {since}, belong to no listed process."
+        head = f"{view.memory(found.bytes)} of GPU {index} are used since {since} by no process that the driver lists."
     else:
-        head = f"GPU {index} has been busy since {since}, but the driver lists no process."
+        head = f"GPU {index} works since {since}, and the driver lists no process."
     lines: list[Line] = [((part, "unattributed"),) for part in wrap(head, cells)]
     likely = {3: "here", 2: "likely", 1: "possible"}
     for cause in found.causes:
@@ -72,3 +72,10 @@ def hanging(label: str, words: str, cells: int, role: str, label_cells: int = 11
     """*words* wrapped beside a label."""
     parts = wrap(words, max(8, cells - label_cells))
     return [((f"{label if not n else '':<{label_cells}}", f"{role}"), (part, "text")) for n, part in enumerate(parts)]
+
+
+def footer_note(report: LeakReport) -> str:
+    """The leaks in few cells, of which 80 columns leave 13; empty where there are none."""
+    leaks = report.those(Verdict.LEAK)
+    held = sum(verdict.memory_bytes or 0 for verdict in leaks)
+    return f"▲ {len(leaks)} LEAK {held / units.GIB:.0f}G" if leaks else ""

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from gputop import units
-from gputop.leaks.report import DeadPid, LeakReport
+from gputop.leaks.report import DeadPid
 from gputop.model import GpuProcess, HostFacts, ProcessKey, Snapshot
 from gputop.model.owner import Owner
+from gputop.monitor import Monitor
 from gputop.procfs.host_reader import ProcessDetails
 from gputop.sampling.detail_history import DetailHistory
-from gputop.signals.protocol import Signals, Target
-from gputop.signals.scope import SignalScope
+from gputop.sampling.messages import LeaksReported, SnapshotTaken
+from gputop.signals.protocol import Target
 from gputop.text import fit, wrap
 from gputop.ui.gpus.parts import tall_sparkline
-from gputop.ui.insight import Insight
-from gputop.ui.kill.targets import holders_as_targets
+from gputop.ui.kill.start import kill
+from gputop.ui.kill.targets import KillRequest, with_holders
 from gputop.ui.leaks.text import about_holders, about_verdict
+from gputop.ui.monitor_screen import MonitorScreen
 from gputop.ui.processes.listing.entry import memory_capacities, memory_capacity
 from gputop.ui.toolkit.background import in_background
 from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.toolkit.palette import gpu_role, soft_role
 from gputop.ui.toolkit.scrolling_page import Part, ScrollingPage, field
-from gputop.ui.toolkit.view import View
 
-_LOOK_SECONDS: Final = 0.2  # seconds
-_FETCH_SECONDS: Final = 2.0
+_FETCH_SECONDS: Final = 1.95  # between questions to the host, at most one a snapshot
 _CURVE_ROWS: Final = 3
 _STATES: Final = {
     "R": "running (R)",
@@ -42,73 +42,61 @@ _STATES: Final = {
 }
 
 
-class ProcessScreen(ScrollingPage[None]):
-    """Details of the process behind *process*, a row of the table.
+class ProcessScreen(MonitorScreen, ScrollingPage[None]):
+    """Details of the process behind *process*, a row of the table: as it is now, or as it was in *then*. Of an earlier
+    time the host is not asked, as it tells of now only, and no signal is sent."""
 
-    *snapshot_of* gives the newest snapshot; *fetch* asks the host for details (None: gone), in a thread of its own.
-    *signals* None: read-only, no kill from here. *past* is what the application has kept of all processes; without it
-    the curves begin now. *insight* knows whose it is and what is thought of it. *then*: the snapshot is an earlier one,
-    and the host is not asked.
-    """
+    shows = (SnapshotTaken, LeaksReported)
 
-    def __init__(
-        self,
-        process: GpuProcess,
-        snapshot_of: Callable[[], Snapshot | None],
-        fetch: Callable[[ProcessKey], ProcessDetails | None] | None,
-        view: View,
-        signals: Signals | None = None,
-        past: DetailHistory | None = None,
-        insight: Insight | None = None,
-        then: bool = False,
-    ) -> None:
-        super().__init__(view)
+    def __init__(self, monitor: Monitor, process: GpuProcess, then: Snapshot | None = None) -> None:
+        super().__init__(monitor)
         self.key = process.key
-        self._snapshot_of, self._fetch, self._signals = snapshot_of, fetch, signals
-        self._insight, self._then = insight, then
-        self._past, self._own_past = past or DetailHistory(), past is None
+        self._then, self._signals = then, monitor.signals if then is None else None
+        self._past = monitor.detail_history if then is None else DetailHistory()
         self._snapshot: Snapshot | None = None
         self._rows: tuple[GpuProcess, ...] = (process,)
         self._facts: HostFacts | None = process.host
         self._details: ProcessDetails | None = None
         self._fetching = False
+        self._fetched_at = 0.0  # monotonic
         self._gone_at: float | None = None  # epoch seconds at which it was seen to be gone
+        if then is not None:
+            self._past.add(then)
+        self._take_in()
 
     def on_mount(self) -> None:
-        self.look()
-        super().on_mount()
-        self._ask()
-        self.set_interval(_LOOK_SECONDS, self.look)
-        self.set_interval(_FETCH_SECONDS, self._ask)
+        self._fetch()
 
     def look(self) -> None:
-        """Take in the newest snapshot, if it is a new one."""
-        snapshot = self._snapshot_of()
+        was_listed = bool(self._rows)
+        self._take_in()
+        if (was_listed and not self._rows) or time.monotonic() - self._fetched_at >= _FETCH_SECONDS:
+            self._fetch()
+        self.draw()
+
+    def _take_in(self) -> None:
+        snapshot = self._then or self.monitor.latest
         if snapshot is None or snapshot is self._snapshot:
             return
         self._snapshot = snapshot
-        if self._own_past:
-            self._past.add(snapshot)
         rows = tuple(process for process in snapshot.processes if self._is_it(process))
         if rows:
             self._rows = rows
             self._facts = next((row.host for row in rows if row.host is not None), self._facts)
         elif self._gone_at is None:
             self._rows = ()  # it let go of the GPUs; whether it lives, the host says
-        self.draw()
 
     def _is_it(self, process: GpuProcess) -> bool:
         """A dead pid that the driver still lists has no start time any more, and is the same one."""
         return process.pid == self.key.pid and (process.key == self.key or process.host is None)
 
-    def _ask(self) -> None:
-        fetch = self._fetch
-        if fetch is None or self._fetching or self._gone_at is not None:
+    def _fetch(self) -> None:
+        if self._then is not None or self._fetching or self._gone_at is not None:
             return
-        self._fetching = True
-        in_background(self, lambda: fetch(self.key), self._told)
+        self._fetching, self._fetched_at = True, time.monotonic()
+        in_background(self, lambda: self.monitor.details(self.key), self._fetched)
 
-    def _told(self, details: ProcessDetails | None) -> None:
+    def _fetched(self, details: ProcessDetails | None) -> None:
         self._fetching = False
         if details is not None:
             self._details = details
@@ -120,42 +108,27 @@ class ProcessScreen(ScrollingPage[None]):
         if key == "T" and self._signals is not None and self._rows and self._rows[0].torch is not None:
             from gputop.ui.torch_live.asking import ask_process
 
-            ask_process(self.app, self._rows[0], self._snapshot_of, self.view)
+            ask_process(self, self.monitor, self._rows[0])
             return True
         if key not in ("k", "f9") or self._signals is None:
             return False
-        from gputop.ui.kill.screen import KillScreen
-
-        facts = self._facts
-        target = Target(
-            self.key,
-            facts.user if facts is not None else None,
-            facts.command if facts is not None else None,
-            sum(row.memory_bytes or 0 for row in self._rows) if self._rows else None,
-            tuple(dict.fromkeys(row.gpu_uuid for row in self._rows)),
-        )
-        targets = [target]
-        options: dict[str, Any] = {}
-        if self._insight is not None:
-            insight = self._insight
-            options = {
-                "report_of": lambda: insight.report,
-                "scan_now": insight.scan_now,
-                "log": insight.log,
-                "note": insight.note_signal,
-            }
-            dead_pid = self._dead_pid()
-            if dead_pid is not None and dead_pid.targets:
-                targets, held, known = holders_as_targets([dead_pid])
-                options |= {"scope": SignalScope.HOLDERS, "held": held, "facts": known}
-        self.app.push_screen(KillScreen(targets, (), self._signals, self._snapshot_of, self.view, **options))
+        facts, dead_pid = self._facts, self._dead_pid()
+        if dead_pid is not None and dead_pid.targets:
+            request = with_holders((), [dead_pid])
+        else:
+            target = Target(
+                self.key,
+                facts.user if facts is not None else None,
+                facts.command if facts is not None else None,
+                sum(row.memory_bytes or 0 for row in self._rows) if self._rows else None,
+                tuple(dict.fromkeys(row.gpu_uuid for row in self._rows)),
+            )
+            request = KillRequest((target,))
+        kill(self, self.monitor, request)
         return True
 
     def _dead_pid(self) -> DeadPid | None:
-        return None if self._insight is None else self._insight.report.dead_pid(self.key.pid)
-
-    def show_report(self, report: LeakReport) -> None:
-        self.draw()
+        return self.monitor.report.dead_pid(self.key.pid)
 
     # ------------------------------------------------------------------ drawing
 
@@ -164,7 +137,7 @@ class ProcessScreen(ScrollingPage[None]):
         name = f" · {facts.name}" if facts is not None and facts.name else ""
         at = self._snapshot.taken_at if self._snapshot is not None else None
         when = units.UNKNOWN if at is None else units.clock(at)
-        return f"Process {self.key.pid}{name}", f"as it was at {when}" if self._then else when
+        return f"Process {self.key.pid}{name}", f"as it was at {when}" if self._then is not None else when
 
     def hints(self) -> Sequence[Hint]:
         kill: tuple[Hint, ...] = (("F9 k", "kill"),) if self._signals is not None else ()
@@ -200,7 +173,7 @@ class ProcessScreen(ScrollingPage[None]):
         found.append(Part("Process", self._process(cells)))
         if details is None:
             waiting = "reading /proc…" if self._gone_at is None else "nothing more is known"
-            if self._then:
+            if self._then is not None:
                 waiting = "available live only: press End on the dashboard, then Enter"
             return [*found, Part("Host", [((waiting, "dim"),)])]
         found.append(Part("Origin", self._origin(details, cells)))
@@ -224,10 +197,8 @@ class ProcessScreen(ScrollingPage[None]):
         return found
 
     def _thoughts(self, cells: int) -> list[Part]:
-        """What is thought of it, who keeps its memory, and whose it is."""
-        if self._insight is None:
-            return []
-        report = self._insight.report
+        """The verdict on it, who keeps its memory, and whose it is."""
+        report = self.monitor.report
         found = []
         dead_pid = self._dead_pid() if self._gone_at is not None else None
         key = ProcessKey(self.key.pid, None) if dead_pid is not None else self.key

@@ -8,26 +8,28 @@ from typing import ClassVar
 from textual import events
 
 from gputop.model.columns import COLUMNS
+from gputop.monitor import Monitor
 from gputop.text import fit
+from gputop.ui.monitor_screen import MonitorScreen
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.dialog import Dialog
 from gputop.ui.toolkit.frame import Hint, on
-from gputop.ui.toolkit.view import View
 
 SortChoice = tuple[str, bool]
 """The column's id, and whether its natural order is reversed."""
 
 
-class SortScreen(Dialog[SortChoice | None]):
+class SortScreen(MonitorScreen, Dialog[SortChoice | None]):
     """Asks for the column: those of the table first, then the others. Dismissed with None where nothing was chosen."""
 
     most_cells: ClassVar[int] = 64
 
-    def __init__(self, columns: Sequence[str], sort: str, reverse: bool, view: View) -> None:
-        super().__init__(view)
+    def __init__(self, monitor: Monitor) -> None:
+        super().__init__(monitor)
+        columns, sort = monitor.settings.columns, monitor.settings.sort
         self._ids = [*columns, *(id_ for id_ in COLUMNS if id_ not in columns)]
         self._now = sort
-        self._reverse = reverse
+        self._reverse = monitor.settings.sort_reverse
         self._at = self._ids.index(sort) if sort in self._ids else 0
         self._first = 0
         self._rows = 1

@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import ClassVar
 
 from textual import events
 from textual.app import ComposeResult
 from textual.screen import Screen
 
+from gputop import settings_file
 from gputop.locations import short
-from gputop.model import Gpu
+from gputop.monitor import Monitor
+from gputop.sampling.messages import SettingsChanged
 from gputop.settings import DEFAULTS, Settings
 from gputop.text import fit, width
+from gputop.ui.monitor_screen import MonitorScreen
 from gputop.ui.settings.options import ColumnOrder, Option, ResetAll
 from gputop.ui.settings.page import SettingsPage, SettingsRow
 from gputop.ui.settings.sections import SettingsSection, sections
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.exact_output import install
 from gputop.ui.toolkit.frame import Hint, clip, hint_line, shown, thumb
-from gputop.ui.toolkit.glyphs import ASCII, UNICODE, Glyphs
 from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.toolkit.text_entry import Entry
 
 
-class SettingsScreen(Screen[None]):
-    """Shows *settings* and changes them: the sections at the left are a table of contents of the page at the right.
+class SettingsScreen(MonitorScreen, Screen[None]):
+    """Shows the settings and changes them: the sections at the left are a table of contents of the page at the right.
 
-    *on_change* applies and saves; what it returns is a problem, in words. *problems* are those of the file when it was
-    loaded. The cursor begins at the refresh interval, so that 500 ms is one key press away.
+    The cursor begins at the refresh interval, so that 500 ms is one key press away.
     """
 
     DEFAULT_CSS: ClassVar[str] = """
@@ -38,24 +38,14 @@ class SettingsScreen(Screen[None]):
     """
     ALLOW_SELECT: ClassVar[bool] = False
     AUTO_FOCUS: ClassVar[str | None] = ""
+    shows = (SettingsChanged,)
 
-    def __init__(
-        self,
-        settings: Settings,
-        on_change: Callable[[Settings], str | None],
-        path: Path,
-        problems: Sequence[str],
-        themes: Sequence[str],
-        gpus: Sequence[Gpu],
-        glyphs: Glyphs,
-    ) -> None:
-        super().__init__()
+    def __init__(self, monitor: Monitor) -> None:
+        super().__init__(monitor)
         install(self)
-        self.settings = settings
-        self._on_change, self._path, self._problems = on_change, path, tuple(problems)
-        self._themes, self._gpus = tuple(themes), tuple(gpus)
-        self._glyphs, self._usual_glyphs = glyphs, glyphs
-        self._order = ColumnOrder(settings)
+        self._gpus = monitor.latest.gpus if monitor.latest is not None else ()
+        self._themes = sorted(self.app.available_themes)
+        self._order = ColumnOrder(monitor.settings)
         self._sections: list[SettingsSection] = []
         self._options: list[Option] = []
         self._build()
@@ -83,6 +73,13 @@ class SettingsScreen(Screen[None]):
     def on_resize(self, event: events.Resize) -> None:
         self.draw()
 
+    def look(self) -> None:
+        self.draw()
+
+    @property
+    def settings(self) -> Settings:
+        return self.monitor.settings
+
     @property
     def option(self) -> Option:
         """The one at the cursor."""
@@ -100,10 +97,13 @@ class SettingsScreen(Screen[None]):
         if settings == self.settings:
             self._said = ("", "dim")
             return True
-        self.settings = settings
-        self._glyphs = {True: ASCII, False: UNICODE}.get(settings.ascii, self._usual_glyphs)  # type: ignore[arg-type]
-        problem = self._on_change(settings)
-        self._said = (problem, "warning") if problem else ("", "dim")
+        try:
+            saved = self.monitor.change(settings)
+        except settings_file.SettingsError as error:
+            self._said = (str(error), "warning")
+        else:
+            self._said = ("", "dim")
+            self.notify(saved, timeout=2, markup=False)
         self._follow_columns()
         return True
 
@@ -264,9 +264,9 @@ class SettingsScreen(Screen[None]):
             self._entry,
             self._wrong,
             self._asking,
-            self._path,
-            self._problems,
-            self._glyphs,
+            self.monitor.settings_path,
+            self.monitor.settings_problems,
+            self.view.glyphs,
         )
         self._rows = page.rows(cells)
         at = next((n for n, row in enumerate(self._rows) if row.option is self.option), 0)
@@ -284,16 +284,16 @@ class SettingsScreen(Screen[None]):
         for n in range(rows):
             title: Line = ((" " * contents, "text"),)
             if n < len(listed):
-                mark, style = (self._glyphs.folded, "title+b") if listed[n] is here else (" ", "dim")
+                mark, style = (self.view.glyphs.folded, "title+b") if listed[n] is here else (" ", "dim")
                 title = ((f" {mark} ", "accent+b"), (fit(listed[n].title, contents - 3), style))
             line = clip(seen[n].line if n < len(seen) else (), cells)
-            edge = ((" ", "text"), (self._glyphs.full if n in bar else " ", "faint"))
+            edge = ((" ", "text"), (self.view.glyphs.full if n in bar else " ", "faint"))
             lines.append((*title, *line, *(edge if bar else ())))
         lines += [(), self._words(size.width), hint_line(self._hints(), size.width, "bar")]
-        self.board.show(shown(lines, self._glyphs))
+        self.board.show(shown(lines, self.view.glyphs))
 
     def _title(self, cells: int) -> Line:
-        path = f"{short(self._path)} "
+        path = f"{short(self.monitor.settings_path)} "
         left = " Settings"
         room = cells - len(left)
         return ((left, "title+b@bar"), (fit(path, room, right=True) if width(path) < room else " " * room, "dim@bar"))
@@ -303,7 +303,7 @@ class SettingsScreen(Screen[None]):
         said, style = self._said
         option = self.option
         if said:
-            return ((fit(f" {self._glyphs.warning} {said}", cells), style),)
+            return ((fit(f" {self.view.glyphs.warning} {said}", cells), style),)
         default = "" if option.is_default(self.settings) else f"Default: {option.default()} · "
         return ((fit(f" {default}{option.note}", cells), "dim"),)
 

@@ -32,14 +32,18 @@ class Dialog(ModalScreen[ResultT]):
     AUTO_FOCUS: ClassVar[str | None] = ""
     most_cells: ClassVar[int] = 76
 
-    def __init__(self, view: View) -> None:
+    def __init__(self) -> None:
         super().__init__()
         install(self)
         self.styles.background = "transparent"  # the application's style for screens would win over this class's
-        self.view = view
         self.board = LineWidget()
 
     # what subclasses say
+
+    @property
+    def view(self) -> View:
+        """How things are to be shown."""
+        raise NotImplementedError
 
     def heading(self) -> str:
         raise NotImplementedError

@@ -30,11 +30,15 @@ class FullScreen(Screen[ResultT]):
     AUTO_FOCUS: ClassVar[str | None] = ""
     least_size: ClassVar[tuple[int, int]] = (20, 4)  # cells and rows
 
-    def __init__(self, view: View) -> None:
+    def __init__(self) -> None:
         super().__init__()
         install(self)
-        self.view = view
         self.board = LineWidget()
+
+    @property
+    def view(self) -> View:
+        """How things are to be shown."""
+        raise NotImplementedError
 
     def picture(self, cells: int, rows: int) -> Sequence[Line]:
         """The lines that fill the screen; never called for less than ``least_size``."""

@@ -6,9 +6,10 @@ No widget of Textual's own draws in a tick: they repaint all of themselves for o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from rich.segment import Segment
+from textual.app import App
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
@@ -176,3 +177,11 @@ class LineWidget(Widget):
             taken = cells
         strip = PlainStrip(segments, taken) if simple else Strip(segments, taken)
         return strip.crop(0, cells) if taken > cells else strip
+
+
+def redraw_all(app: App[Any]) -> None:
+    """Write every cell of the terminal anew: something else may have written on it."""
+    for screen in app.screen_stack:
+        for board in screen.query(LineWidget):
+            board.redraw()
+        screen.refresh(repaint=True, layout=True)

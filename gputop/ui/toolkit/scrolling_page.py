@@ -12,7 +12,6 @@ from gputop.text import fit, width, wrap
 from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.toolkit.frame import Hint, beside, clip, hint_line, thumb
 from gputop.ui.toolkit.full_screen import FullScreen, ResultT
-from gputop.ui.toolkit.view import View
 
 _LEAST_COLUMN = 56  # cells from which on two sections stand side by side
 _GAP = 3
@@ -31,8 +30,8 @@ class ScrollingPage(FullScreen[ResultT]):
     closing_keys: ClassVar[tuple[str, ...]] = ("escape", "q", "f10")
     most_cells: ClassVar[int] = 250
 
-    def __init__(self, view: View) -> None:
-        super().__init__(view)
+    def __init__(self) -> None:
+        super().__init__()
         self._first = 0
         self._body: list[Line] = []
 

@@ -5,22 +5,24 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from textual import events
 
-from gputop.model import GpuProcess, Snapshot, TorchAnswer
+from gputop.model import GpuProcess, TorchAnswer
+from gputop.monitor import Monitor
+from gputop.sampling.messages import SnapshotTaken
 from gputop.text import fit, wrap
 from gputop.torch_monitor import reports
+from gputop.ui.monitor_screen import MonitorScreen
 from gputop.ui.toolkit.background import in_background
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.dialog import Dialog
 from gputop.ui.toolkit.frame import Hint
-from gputop.ui.toolkit.view import View
 
-_LOOK_SECONDS: Final = 0.2
+_CLOCK_SECONDS: Final = 1.0  # it counts the seconds
 _SLOW_SECONDS: Final = 10.0  # seconds without an answer after which it is said what that may mean
 
 
@@ -30,16 +32,18 @@ class _Choice(NamedTuple):
     action: str  # empty: close
 
 
-class TorchAskScreen(Dialog[Path | None]):
+class TorchAskScreen(MonitorScreen, Dialog[Path | None]):
     """Nothing is asked before Enter on a line; the first line is Cancel. Gives the path of the snapshot, once written.
 
     The request is a file in the runtime directory of the process's user; no signal is sent. It is obeyed in the
     process's next ``monitor.step()``.
     """
 
-    def __init__(self, process: GpuProcess, snapshot_of: Callable[[], Snapshot | None], view: View) -> None:
-        super().__init__(view)
-        self._process, self._snapshot_of = process, snapshot_of
+    shows = (SnapshotTaken,)
+
+    def __init__(self, monitor: Monitor, process: GpuProcess) -> None:
+        super().__init__(monitor)
+        self._process = process
         recording = process.torch is not None and process.torch.recording
         stop = _Choice("Stop recording", "torch stops recording allocations", "stop")
         record = _Choice("Start recording", "allocations and their lines of code from now on; a few µs each", "record")
@@ -56,8 +60,7 @@ class TorchAskScreen(Dialog[Path | None]):
         self._done = False
 
     def on_mount(self) -> None:
-        super().on_mount()
-        self.set_interval(_LOOK_SECONDS, self._look)
+        self.set_interval(_CLOCK_SECONDS, self.draw)
 
     def heading(self) -> str:
         return "PyTorch memory of a process"
@@ -124,10 +127,10 @@ class TorchAskScreen(Dialog[Path | None]):
             self._message, self._done = f"Cannot ask it: {error.strerror or error}", True
         self.draw()
 
-    def _look(self) -> None:
+    def look(self) -> None:
         if self._id is None or self._done:
             return
-        snapshot = self._snapshot_of()
+        snapshot = self.monitor.latest
         rows = [row for row in snapshot.processes if row.key == self._process.key] if snapshot is not None else []
         if not rows:
             self._message, self._done = "The process is gone.", True

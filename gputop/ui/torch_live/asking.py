@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from textual.app import App
+from textual.screen import Screen
 
-from gputop.model import GpuProcess, Snapshot
-from gputop.ui.toolkit.view import View
+from gputop.model import GpuProcess
+from gputop.monitor import Monitor
 
 
-def ask_process(app: App[Any], process: GpuProcess, snapshot_of: Callable[[], Snapshot | None], view: View) -> None:
-    """The dialog, then the viewer."""
+def ask_process(screen: Screen[Any], monitor: Monitor, process: GpuProcess | None) -> None:
+    """The dialog over *screen*, then the viewer; or a sentence that says why *process* cannot be asked."""
+    if monitor.signals is None:
+        message = "gputop runs with --read-only: it asks nothing of processes."
+        screen.notify(message, severity="warning", markup=False)
+        return
+    if process is None or process.torch is None:
+        message = "This process does not use gputop.torch_monitor (two lines in its script: w tells them)."
+        screen.notify(message if process is not None else "No process is at the cursor.", markup=False)
+        return
     from gputop.ui.torch_live.ask_screen import TorchAskScreen
+
+    dialog = TorchAskScreen(monitor, process)
 
     def written(path: Path | None) -> None:
         if path is not None:
             from gputop.ui.torch_viewers.snapshot.screen import TorchSnapshotScreen
 
-            app.push_screen(TorchSnapshotScreen([path], view))
+            screen.app.push_screen(TorchSnapshotScreen([path], dialog.view))
 
-    app.push_screen(TorchAskScreen(process, snapshot_of, view), written)
+    screen.app.push_screen(dialog, written)

@@ -51,7 +51,8 @@ class ViewerScreen(FullScreen[None], Generic[Found]):
     PROGRAM: ClassVar[str]
 
     def __init__(self, view: View) -> None:
-        super().__init__(view)
+        super().__init__()
+        self._view = view
         self.problems: list[str] = []
         self.panes: list[Pane] = []
         self.at = 0
@@ -66,6 +67,10 @@ class ViewerScreen(FullScreen[None], Generic[Found]):
     @property
     def pane(self) -> Pane:
         return self.panes[self.at]
+
+    @property
+    def view(self) -> View:
+        return self._view
 
     # -- what a viewer is of
 

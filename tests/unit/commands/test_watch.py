@@ -304,18 +304,18 @@ def test_slow_commands_hold_nothing_up_and_the_surplus_is_told() -> None:
         running.append(1)
         release.wait(20)
 
-    queue = DeliveryQueue(said.append)
+    deliveries = DeliveryQueue(said.append)
     started = time.monotonic()
     for _ in range(AT_ONCE):
-        queue.put(job, "slow")
+        deliveries.put(job, "slow")
     until(lambda: len(running) == AT_ONCE)
     for _ in range(WAITING + 2):
-        queue.put(job, "slow")
+        deliveries.put(job, "slow")
     assert time.monotonic() - started < 10
     assert len(running) == AT_ONCE
     assert said == [f"slow: skipped, {WAITING} others are waiting"] * 2
     release.set()
-    assert queue.finish(10) == 0
+    assert deliveries.finish(10) == 0
     assert len(running) == AT_ONCE + WAITING
 
 

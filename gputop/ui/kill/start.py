@@ -1,0 +1,67 @@
+"""F9: from what is at the cursor or tagged to the kill dialog, or to a sentence that says why there is none."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from textual.screen import Screen
+
+from gputop.leaks.report import DeadPid
+from gputop.model import LeakVerdict
+from gputop.monitor import Monitor
+from gputop.ui.kill.targets import KillRequest, verdicts_to_end, with_holders
+from gputop.ui.processes.tags import Targets
+
+READ_ONLY: Final = "gputop runs with --read-only: it sends no signals."
+
+
+def kill(screen: Screen[Any], monitor: Monitor, request: KillRequest) -> None:
+    """Open the dialog over *screen*."""
+    if monitor.signals is None:
+        screen.notify(READ_ONLY, severity="warning", markup=False)
+        return
+    from gputop.ui.kill.screen import KillScreen
+
+    screen.app.push_screen(KillScreen(monitor, request))
+
+
+def kill_chosen(screen: Screen[Any], monitor: Monitor, found: Targets) -> None:
+    """Ask about the rows chosen in the process table; of dead pids among them, about those who keep their memory."""
+    if monitor.signals is None:
+        screen.notify(READ_ONLY, severity="warning", markup=False)
+        return
+    if not found.chosen and not found.refused:
+        message = "The tagged processes are hidden by the filter." if found.hidden else "No process is at the cursor."
+        screen.notify(message, markup=False)
+        return
+    held: list[DeadPid] = []
+    for target, reason in found.refused:
+        dead_pid = monitor.report.dead_pid(target.key.pid)
+        if dead_pid is not None and dead_pid.targets:
+            held.append(dead_pid)
+        elif dead_pid is not None:
+            screen.notify(_no_holder(dead_pid, monitor), severity="warning", timeout=8, markup=False)
+        else:
+            screen.notify(f"{target.key.pid}: {reason}", severity="warning", markup=False)
+    if found.chosen or held:
+        kill(screen, monitor, with_holders(found.chosen, held, found.hidden))
+
+
+def kill_verdicts(screen: Screen[Any], monitor: Monitor, verdicts: list[LeakVerdict]) -> None:
+    """Ask about those whose end would free the memory of *verdicts*."""
+    request = verdicts_to_end(verdicts, monitor.report)
+    if verdicts and not request.targets and monitor.signals is not None:
+        monitor.scan_now()
+        message = "Nobody is known yet who keeps this memory; looking again."
+        screen.notify(message, severity="warning", markup=False)
+    elif verdicts or monitor.signals is None:
+        kill(screen, monitor, request)
+
+
+def _no_holder(dead_pid: DeadPid, monitor: Monitor) -> str:
+    """Why there is nobody to send a signal to; looks again."""
+    monitor.scan_now()
+    scan = monitor.report.scan
+    if not dead_pid.scanned or scan is None:
+        return f"{dead_pid.pid} is dead; who keeps its memory is being looked for: press F9 again"
+    return f"{dead_pid.pid} is dead and nobody was found to keep its memory: {scan.summary()}"
