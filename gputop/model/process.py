@@ -80,8 +80,10 @@ class GpuProcess:
     @property
     def gpu_label(self) -> str:
         """``3``; on MIG ``3:1:0``: GPU, GPU instance, compute instance."""
-        ids = (self.gpu_index, self.gpu_instance_id, self.compute_instance_id)
-        return ":".join([str(id_) for id_ in ids if id_ is not None])
+        if self.gpu_instance_id is None:
+            return str(self.gpu_index)
+        compute = "" if self.compute_instance_id is None else f":{self.compute_instance_id}"
+        return f"{self.gpu_index}:{self.gpu_instance_id}{compute}"
 
     @property
     def row(self) -> RowKey:

@@ -51,6 +51,7 @@ class RowPainter:
         self._ascii = view.glyphs is ASCII
         self._signs = (view.glyphs.unfolded + " ", view.glyphs.folded + " ")
         self._marks = ("<", ">") if self._ascii else ("‹", "›")
+        self._placed = [(column, cells, CELLS[column.id]) for column, _, cells in layout.placed]
         self._has_age = any(placed.column.id == "age" for placed in layout.placed)
         self._commands: dict[tuple[object, ...], tuple[Span, ...]] = {}
         self._lines: dict[tuple[int, str, int | None, int | None], _CachedLine] = {}
@@ -84,7 +85,7 @@ class RowPainter:
         spans: list[Span] = [("*" if tagged else " ", f"accent{surface}")]
         add = spans.append
         taken = 1
-        for column, _, cells in self.layout.placed:
+        for column, cells, cell in self._placed:
             if taken > 1:
                 taken += 1
             if column.id == "command":
@@ -92,7 +93,7 @@ class RowPainter:
                     add((" ", f"dim{surface}"))
                 spans += self._command(row, cells, surface)
             else:
-                text, role = CELLS[column.id](row, context)
+                text, role = cell(row, context)
                 length = len(text)
                 if text.isascii() and length <= cells:
                     text = text.rjust(cells) if column.right else text.ljust(cells)
