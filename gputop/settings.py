@@ -34,7 +34,7 @@ class Thresholds(NamedTuple):
 
 
 class AlarmRule(NamedTuple):
-    """One ``[[alarms]]`` table of the file; ``hold`` is its key ``for``. outputs/conditions.py reads the conditions."""
+    """One ``[[alarms]]`` table of the file; ``hold`` is its key ``for``. alarms/ reads the conditions."""
 
     when: str
     hold: str = ""

@@ -1,5 +1,5 @@
-"""Looks at what gputop needs here (driver, devices, processes, terminal, settings), says what is wrong and what to do
-about it. Names no user, no machine and no path under the home directory: paste it into an issue."""
+"""Check what gputop needs (driver, devices, processes, terminal, settings) and say what is wrong and how to fix it.
+The output names no user, no machine and no path under the home directory, so it can be pasted into an issue."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ NEEDED = ("nvidia-ml-py", "textual", "plotext", "psutil", "platformdirs", "tomlk
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "Exit status: 0, or 1 where something fails that gputop cannot do without."
-    parser.add_argument("--json", action="store_true", help="one JSON object instead")
-    parser.add_argument("--config", metavar="PATH", type=Path, help="settings file instead of the usual one")
+    parser.epilog = "Exit status: 0, or 1 if something that gputop needs fails."
+    parser.add_argument("--json", action="store_true", help="write one JSON object")
+    parser.add_argument("--config", metavar="PATH", type=Path, help="settings file to use")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,7 +1,7 @@
-"""Look for GPU memory that nobody uses any more: who holds it, why gputop thinks so, and what frees it.
+"""Find leaked GPU memory: which processes hold it, the evidence, and how to free it.
 
-Exit status: 0 no leak, 1 a leak was found, 2 it could not be told (another PID namespace, GPUs that do not answer,
-memory that nobody accounts for). Idle processes are listed and are no leaks.
+Exit status: 0 no leak, 1 a leak was found, 2 unknown (another PID namespace, GPUs that do not respond, unattributed
+memory). Idle processes are listed, but are not leaks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gputop.commands.shared.settings import settings_of
 FOUND: Final = 1
 UNSURE: Final = 2
 INTERVAL: Final = 1.0
-#: A process that has just died is listed for some seconds, and a gap must last to be one.
+#: A process that has just died is listed for some seconds, and unattributed memory must last to count.
 LEAST_SECONDS: Final = 6.0
 
 
@@ -33,11 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         type=_duration,
         default=LEAST_SECONDS,
-        help=f"watch that long: 30s, 45m (default and least: {LEAST_SECONDS:g}s). Who is idle or stopped shows "
-        "only after the minutes that the settings say",
+        help=f"watch for this long: 30s, 45m (default and minimum: {LEAST_SECONDS:g}s); idle and stopped "
+        "processes are reported only after the minutes in the settings",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object")
-    parser.add_argument("--config", metavar="PATH", type=Path, help="settings file instead of the usual one")
+    parser.add_argument("--json", action="store_true", help="write one JSON object")
+    parser.add_argument("--config", metavar="PATH", type=Path, help="settings file to use")
 
 
 def _duration(text: str) -> float:
@@ -48,7 +48,9 @@ def _duration(text: str) -> float:
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     if seconds < LEAST_SECONDS:
-        raise argparse.ArgumentTypeError(f"less than {LEAST_SECONDS:g} s tell nothing: the dead are listed for a while")
+        raise argparse.ArgumentTypeError(
+            f"must be at least {LEAST_SECONDS:g} s: a process that has just exited stays listed for a while"
+        )
     return seconds
 
 
@@ -71,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
     from gputop.text import unicode_works
 
     finder = LeakFinder(machine.investigator())
-    report = LeakReport(time.time(), unsure=("the driver has not answered",))
+    report = LeakReport(time.time(), unsure=("the driver has not responded",))
     until = time.monotonic() + options.duration
     while True:
         if (newest := headless.poller.latest) is not None:

@@ -159,15 +159,15 @@ def _once(rules: list[tuple[Condition, Actions]], options: argparse.Namespace, s
     snapshot = only_asked(everything, options, settings)
     _refuse_unknown(conditions, snapshot)
     holding, unclear = once(conditions, snapshot, machine.host.exists)
-    deliveries = DeliveryQueue(say)
+    queue = DeliveryQueue(say)
     for alarm in holding:
-        _act(AlarmRaised(snapshot.taken_at, alarm), [everywhere, *own[alarm.rule]], deliveries, say)
+        _act(AlarmRaised(snapshot.taken_at, alarm), [everywhere, *own[alarm.rule]], queue, say)
     if not options.quiet:
         bell = "\a" if options.bell and holding and is_terminal(sys.stdout) else ""
         print_out("".join(f"{alarm.message}  [{alarm.rule}]\n" for alarm in holding) + bell)
     for alarm in unclear:
         say(alarm.message)
-    _finish(deliveries, say, ONCE_SECONDS)
+    _finish(queue, say, ONCE_SECONDS)
     return HOLDS if holding else UNCLEAR if unclear else NOTHING
 
 
@@ -186,8 +186,8 @@ def _by_rule(rules: Iterable[tuple[Condition, Actions]]) -> tuple[list[Condition
     return list(conditions.values()), own
 
 
-def _finish(deliveries: DeliveryQueue, say: Callable[[str], None], seconds: float = LAST_SECONDS) -> None:
-    if left := deliveries.finish(seconds):
+def _finish(queue: DeliveryQueue, say: Callable[[str], None], seconds: float = LAST_SECONDS) -> None:
+    if left := queue.finish(seconds):
         say(f"stopped with {left} commands or webhooks not started")
 
 
@@ -217,7 +217,7 @@ def _watch(rules: list[tuple[Condition, Actions]], options: argparse.Namespace, 
     if first is not None:
         _refuse_unknown(conditions, only_asked(first, options, settings))
     alarms = Alarms(conditions, machine.host.exists)
-    deliveries = DeliveryQueue(say)
+    queue = DeliveryQueue(say)
     problems: tuple[str, ...] = ()
 
     def look(snapshot: Snapshot) -> None:
@@ -229,12 +229,12 @@ def _watch(rules: list[tuple[Condition, Actions]], options: argparse.Namespace, 
                 say(problem)
         problems = snapshot.problems
         for event in alarms.look(only(snapshot, settings.gpus)[0]):
-            _act(event, [everywhere, *own[event.alarm.rule]], deliveries, say)
+            _act(event, [everywhere, *own[event.alarm.rule]], queue, say)
             if not options.quiet:
                 _print(event, options.bell)
 
     status = headless.run(look)
-    _finish(deliveries, say)
+    _finish(queue, say)
     return status
 
 
@@ -252,7 +252,7 @@ def _nobody_reads() -> bool:
         return False
 
 
-def _act(event: Event, everything: Iterable[Actions], deliveries: object, say: Callable[[str], None]) -> None:
+def _act(event: Event, everything: Iterable[Actions], queue: object, say: Callable[[str], None]) -> None:
     """Log it, and have commands and webhooks done."""
     from gputop.alarms.command import run_command
     from gputop.alarms.delivery import DeliveryQueue
@@ -260,7 +260,7 @@ def _act(event: Event, everything: Iterable[Actions], deliveries: object, say: C
     from gputop.alarms.webhook import post
     from gputop.sampling.messages import AlarmCleared, AlarmRaised
 
-    assert isinstance(deliveries, DeliveryQueue)
+    assert isinstance(queue, DeliveryQueue)
     known = facts(event, socket.gethostname())
     for actions in everything:
         if actions.log is not None:
@@ -270,9 +270,9 @@ def _act(event: Event, everything: Iterable[Actions], deliveries: object, say: C
                 say(f"the log cannot be written: {error.strerror or error}")
         command = {AlarmRaised: actions.run, AlarmCleared: actions.run_cleared}.get(type(event))
         if command:
-            deliveries.put(lambda command=command: run_command(command, known), "--run")  # type: ignore[misc]
+            queue.put(lambda command=command: run_command(command, known), "--run")  # type: ignore[misc]
         if actions.webhook and isinstance(event, AlarmRaised | AlarmCleared):
-            deliveries.put(lambda url=actions.webhook: post(url, known), "webhook")  # type: ignore[misc]
+            queue.put(lambda url=actions.webhook: post(url, known), "webhook")  # type: ignore[misc]
 
 
 def _print(event: Event, bell: bool) -> None:

@@ -1,7 +1,7 @@
-"""Why is this GPU full, or slow? One page: whose memory, live or cached or outside PyTorch, trend, suspects,
-throttling, and what to do next with the exact command or line of code. Plain text, to be pasted.
+"""Why is this GPU full or slow? One page of plain text: whose memory it is, how much is live, cached or outside
+PyTorch, the trend, suspects, throttling, and what to do next, with the exact command or line of code.
 
-Exit status: 0 it could be told, 2 there is no such GPU (or see `gputop --help`).
+Exit status: 0 success, 2 no such GPU (others: see `gputop --help`).
 """
 
 from __future__ import annotations
@@ -20,24 +20,22 @@ from gputop.commands.shared.refusal import Refusal
 from gputop.commands.shared.settings import settings_of
 
 INTERVAL: Final = 1.0
-LEAST_SECONDS: Final = 6.0  # a process that has just died is listed for some seconds, and a gap must last to be one
+LEAST_SECONDS: Final = 6.0  # a process that has just died is listed for some seconds, and unattributed memory must last
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--gpu", metavar="N", help="index, UUID or PCI id (default: each GPU that holds memory, the fullest first)"
-    )
+    parser.add_argument("--gpu", metavar="N", help="index, UUID or PCI id (default: each GPU in use, fullest first)")
     add_source_options(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON object a GPU")
+    parser.add_argument("--json", action="store_true", help="write one JSON object per GPU")
     parser.add_argument(
         "--for",
         dest="duration",
         metavar="TIME",
         type=_duration,
         default=LEAST_SECONDS,
-        help=f"watch that long: 30s, 5m (default {LEAST_SECONDS:g}s); longer tells more of the trend",
+        help=f"watch for this long: 30s, 5m (default {LEAST_SECONDS:g}s); longer gives a better trend",
     )
-    parser.add_argument("--config", metavar="PATH", type=Path, help="settings file instead of the usual one")
+    parser.add_argument("--config", metavar="PATH", type=Path, help="settings file to use")
 
 
 def _duration(text: str) -> float:
@@ -84,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
     finally:
         headless.poller.stop()
     if snapshot is None or first is None:
-        raise Refusal("the driver has not answered", 8)
+        raise Refusal("the driver has not responded", 8)
     shown = only_asked(snapshot, options, settings)
     gpus = sorted(shown.gpus, key=lambda gpu: -(gpu.memory_used_bytes or 0))
     if options.gpu is None and len(gpus) > 1:

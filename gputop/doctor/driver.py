@@ -102,12 +102,12 @@ def _kernel_module(version: str | None, root: Path, answers: bool) -> Check:
     if (root / _MODULE).exists():
         return Check("kernel module", WARN, "loaded, but /proc/driver/nvidia/version cannot be read")
     if answers:
-        return Check("kernel module", OK, "not to be seen from here, but the driver answers")
+        return Check("kernel module", OK, "not visible from here, but the driver answers")
     return Check(
         "kernel module",
         FAIL,
         "nvidia is not loaded",
-        _with_container("`modprobe nvidia` as root; after a kernel update the driver may have to be built again"),
+        _with_container("`modprobe nvidia` as root; after a kernel update the driver may need to be rebuilt"),
     )
 
 
@@ -122,19 +122,19 @@ def _refused(error: TimeoutError | SourceError, root: Path) -> Iterator[Check]:
     """Why NVML is not to be had."""
     if isinstance(error, TimeoutError):
         fix = "see `dmesg` for NVRM and Xid; reset the GPU or reboot"
-        yield Check("driver", FAIL, f"it does not answer within {PATIENCE:g} s", fix)
+        yield Check("driver", FAIL, f"no answer within {PATIENCE:g} s", fix)
         return
     if error.exit_status != 3:
         fix = {
             4: "`modprobe nvidia` as root, or start the container with `--gpus all`",
             5: "reboot, or unload and load the nvidia modules",
-            6: "run as root, or ask for access to /dev/nvidia*",
-        }.get(error.exit_status, "`nvidia-smi` may say more; see `dmesg` for NVRM")
+            6: "run as root, or request access to /dev/nvidia*",
+        }.get(error.exit_status, "try `nvidia-smi`, and see `dmesg` for NVRM")
         yield Check("driver", FAIL, str(error), fix)
         return
     here = [place for place in _PLACES if (root / place / _LIBRARY).exists()]
     if here:
-        fix = f"the loader does not look there: LD_LIBRARY_PATH=/{here[0]}, or add it to /etc/ld.so.conf.d"
+        fix = f"the loader does not search there: set LD_LIBRARY_PATH=/{here[0]}, or add it to /etc/ld.so.conf.d"
         yield Check("library", FAIL, f"{error}; it is in /{here[0]}", fix)
     else:
         searched = ", ".join(f"/{place}" for place in _PLACES)
@@ -150,7 +150,10 @@ def _library(driver: Driver, module: str | None, root: Path) -> Check:
     )
     if module and driver.version and module != driver.version:
         return Check(
-            "library", WARN, f"{words}; the kernel module is {module}", "reboot, or load the modules of one version"
+            "library",
+            WARN,
+            f"{words}; the kernel module is {module}",
+            "reboot, or load the modules of the same version",
         )
     return Check("library", OK, words)
 
@@ -171,20 +174,20 @@ def _gpus(query: Query) -> Iterator[Check]:
     failures = {row[0].message for row in query.app_rows(pids) if isinstance(row[0], Unanswered)}
     if failures:
         words = f"the driver does not list them: {', '.join(sorted(failures))}"
-        yield Check("processes", WARN, words, "under MIG and confidential computing that takes root")
+        yield Check("processes", WARN, words, "with MIG or confidential computing, run as root")
     query.close()
 
 
 def _gpu(told: dict[str, Answer]) -> Iterator[Check]:
     topic, name = f"GPU {told['index']}", told["name"]
     if isinstance(name, Unanswered):
-        fix = "see `dmesg` for Xid and NVRM; end its processes and reset it (`nvidia-smi -r`), or reboot"
+        fix = "see `dmesg` for Xid and NVRM; stop its processes and reset it (`nvidia-smi -r`), or reboot"
         yield Check(topic, FAIL, name.message, fix)
         return
     mig = told["mig.mode.current"]
     words = [str(name)]
     if mig is True:
-        words.append("MIG on: utilization is told by instance, if at all")
+        words.append("MIG on: utilization per instance only, if at all")
     elif mig is False:
         words.append("MIG off")
     worries = list(_worries(told))
@@ -196,24 +199,28 @@ def _gpu(told: dict[str, Answer]) -> Iterator[Check]:
 
 
 def _worries(told: dict[str, Answer]) -> Iterator[tuple[str, str, str]]:
-    reset = "end its processes, then `nvidia-smi -r` as root"
+    reset = "stop its processes, then run `nvidia-smi -r` as root"
     if told["persistence_mode"] is False:
         yield (
             WARN,
-            "persistence off: with nobody on it the driver lets the GPU go, and every start takes seconds",
+            "persistence off: the driver unloads an unused GPU, and the next start takes seconds",
             "`nvidia-smi -pm 1` as root, or the nvidia-persistenced service",
         )
     if told["mig.mode.current"] != told["mig.mode.pending"] and isinstance(told["mig.mode.pending"], bool):
         wanted = "on" if told["mig.mode.pending"] else "off"
-        yield WARN, f"MIG is to be switched {wanted} at the next reset", reset
+        yield WARN, f"MIG will be switched {wanted} at the next reset", reset
     if told["remapped_rows.failure"] is True:
-        yield FAIL, "remapping memory rows failed", "have the board serviced"
+        yield FAIL, "memory row remapping failed", "replace the board"
     if told["remapped_rows.pending"] is True:
-        yield WARN, "memory rows wait to be remapped", reset
+        yield WARN, "memory row remapping is pending", reset
     if told["retired_pages.pending"] is True:
-        yield WARN, "memory pages wait to be retired", reset
+        yield WARN, "memory page retirement is pending", reset
     if told["clocks_event_reasons.hw_slowdown"] is True:
-        yield WARN, "the hardware holds its clocks back (hot, or too little power)", "check cooling and power supply"
+        yield (
+            WARN,
+            "the hardware has reduced its clocks (too hot, or too little power)",
+            "check cooling and power supply",
+        )
     action = told["gpu_recovery_action"]
     if isinstance(action, str) and action != "None":
         yield FAIL, f"the driver asks for: {action}", "see `nvidia-smi -q`"

@@ -31,30 +31,32 @@ def devices(root: Path = Path("/")) -> Iterator[Check]:
         if (root / "dev/dxg").exists():
             yield Check("devices", OK, "/dev/dxg: this is WSL")
             return
-        fix = "start the container with `--gpus all`" if in_container(root) else "`nvidia-modprobe` as root makes them"
-        yield Check("devices", FAIL, "there is no /dev/nvidiactl", fix)
+        fix = "start the container with `--gpus all`" if in_container(root) else "run `nvidia-modprobe` as root"
+        yield Check("devices", FAIL, "/dev/nvidiactl is missing", fix)
         return
     gpus = sorted(path for path in (root / "dev").glob("nvidia[0-9]*") if path.name[6:].isdecimal())
     denied = [path for path in (control, *gpus) if not os.access(path, os.R_OK | os.W_OK)]
     if denied:
         names = ", ".join(f"/dev/{path.name} ({_mode(path)})" for path in denied)
-        yield Check("devices", FAIL, f"not ours to open: {names}", "join the group they belong to, or ask for access")
+        yield Check("devices", FAIL, f"no access to {names}", "join the group that owns them, or request access")
     elif _cut_off(control):
         yield Check(
             "devices",
             FAIL,
-            "/dev/nvidiactl may be opened by its mode, but the kernel refuses: a cgroup denies it",
-            "restart the container (`systemctl daemon-reload` on its host takes its GPUs away); in a job, ask for GPUs",
+            "/dev/nvidiactl has the right mode, but a cgroup denies access",
+            "restart the container (`systemctl daemon-reload` on the host removes its GPUs); in a job, request GPUs",
         )
     else:
         yield Check("devices", OK, f"/dev/nvidiactl and {len(gpus)} GPU(s), readable and writable")
     known = len(list((root / "proc/driver/nvidia/gpus").glob("*")))
     if known > len(gpus):
-        words = f"the kernel knows {known} GPUs, device files are here for {len(gpus)}"
-        yield Check("devices", OK if in_container(root) else WARN, words, "the others are not given to this container")
+        words = f"the kernel has {known} GPUs, but there are device files for {len(gpus)}"
+        yield Check(
+            "devices", OK if in_container(root) else WARN, words, "the others are not available in this container"
+        )
     if not (root / "dev/nvidia-uvm").exists():
-        words = "no /dev/nvidia-uvm: gputop needs none, CUDA does"
-        yield Check("devices", WARN, words, "`nvidia-modprobe -u -c0` as root, or start any CUDA program as root")
+        words = "no /dev/nvidia-uvm: CUDA needs it, gputop does not"
+        yield Check("devices", WARN, words, "run `nvidia-modprobe -u -c0`, or any CUDA program, as root")
 
 
 def _mode(path: Path) -> str:
@@ -77,20 +79,20 @@ def processes(root: Path = Path("/")) -> Iterator[Check]:
     """Which processes can be seen, and signaled."""
     host = pids_are_host(root / "proc")
     if host is None:
-        yield Check("PID namespace", WARN, "cannot be told", "is /proc mounted?")
+        yield Check("PID namespace", WARN, "unknown", "is /proc mounted?")
     elif host:
-        yield Check("PID namespace", OK, "the host's: pids are the driver's")
+        yield Check("PID namespace", OK, "the host's: the pids are those of the driver")
     else:
-        words = "our own: the driver lists only processes in it; all memory used is shown, but not by whom"
+        words = "our own: the driver lists only processes in it; all used memory is shown, but not who uses it"
         yield Check("PID namespace", WARN, words, _EVERYTHING)
     hidden = re.search(r"hidepid=(\w+)", _proc_options(root))
     if hidden and hidden[1] not in ("0", "off"):
-        words = f"/proc is mounted with hidepid={hidden[1]}: other users' processes have no name and no command"
-        yield Check("/proc", WARN, words, "run as root, or join the group of that mount's gid=")
+        words = f"/proc is mounted with hidepid={hidden[1]}: names and commands of other users' processes are hidden"
+        yield Check("/proc", WARN, words, "run as root, or join the group given by the mount's gid= option")
     if os.geteuid() == 0:
-        yield Check("rights", OK, "root: every process can be looked into and signaled")
+        yield Check("rights", OK, "root: every process can be inspected and signaled")
     else:
-        words = "an ordinary user: others' processes are listed, but not looked into and not signaled"
+        words = "ordinary user: other users' processes are listed, but cannot be inspected or signaled"
         yield Check("rights", OK, words)
     yield _pidfd()
 
@@ -109,20 +111,20 @@ def _pidfd() -> Check:
     try:
         os.close(os.pidfd_open(os.getpid()))
     except (AttributeError, OSError):
-        words = "no pidfd here: before a signal only the start time is compared"
-        return Check("signals", WARN, words, "Linux 5.3 or later has it; some sandboxes forbid it")
-    return Check("signals", OK, "through pidfd: a reused pid cannot be hit")
+        words = "no pidfd: only the start time is checked before a signal is sent"
+        return Check("signals", WARN, words, "Linux 5.3 or later has pidfd; some sandboxes forbid it")
+    return Check("signals", OK, "pidfd: a reused pid cannot be signaled by mistake")
 
 
 def container(root: Path = Path("/")) -> Iterator[Check]:
     """Whether this is a container, and what it was given."""
     if not in_container(root):
-        yield Check("container", OK, "none that leaves the usual marks")
+        yield Check("container", OK, "none detected")
         return
     yield Check("container", OK, _kind(root))
     capabilities = os.environ.get("NVIDIA_DRIVER_CAPABILITIES")
     if capabilities and not {"utility", "all"} & set(capabilities.split(",")):
-        words = f"NVIDIA_DRIVER_CAPABILITIES={capabilities}: without `utility` there is no libnvidia-ml.so.1"
+        words = f"NVIDIA_DRIVER_CAPABILITIES={capabilities}: without `utility`, libnvidia-ml.so.1 is missing"
         yield Check("container", WARN, words, "add `utility` to it")
     visible = os.environ.get("NVIDIA_VISIBLE_DEVICES")
     if visible in ("none", "void", ""):
@@ -137,4 +139,4 @@ def _kind(root: Path) -> str:
     if (root / "run/.containerenv").exists():
         return "Podman"
     named = next((name for mark, name in _CONTAINERS.items() if mark in cgroup), None)
-    return named or ("Docker, or like it" if (root / ".dockerenv").exists() else "of an unknown kind")
+    return named or ("Docker or similar" if (root / ".dockerenv").exists() else "unknown type")

@@ -22,10 +22,10 @@ def terminal() -> Iterator[Check]:
     term = os.environ.get("TERM", "")
     interactive = sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty()
     if not interactive:
-        words = "stdin or stderr is no terminal: there can be no dashboard here, `gputop --once` works"
-        yield Check("terminal", WARN, words, "over ssh: `ssh -t`; docker: `-it`")
+        words = "stdin or stderr is not a terminal: the dashboard cannot run here, but `gputop --once` can"
+        yield Check("terminal", WARN, words, "use `ssh -t`, or `docker run -it`")
     if term in ("", "dumb", "unknown"):
-        fix = "TERM=xterm-256color, if the terminal can do it"
+        fix = "set TERM=xterm-256color if the terminal supports it"
         yield Check("terminal", FAIL if interactive else WARN, f"TERM is {term or 'not set'}", fix)
     else:
         yield Check("terminal", OK, f"TERM={term}")
@@ -40,12 +40,12 @@ def _size() -> Check:
     try:
         columns, rows = os.get_terminal_size(sys.stdin.fileno())
     except OSError:
-        return Check("size", WARN, "the terminal does not tell its size", "`stty cols 120 rows 40`")
+        return Check("size", WARN, "the terminal does not report its size", "`stty cols 120 rows 40`")
     words = f"{columns}×{rows}"
     if columns < SMALLEST[0] or rows < SMALLEST[1]:
-        return Check("size", FAIL, f"{words}: too small to draw on", f"at least {SMALLEST[0]}×{SMALLEST[1]}")
+        return Check("size", FAIL, f"{words}: too small", f"at least {SMALLEST[0]}×{SMALLEST[1]}")
     if columns < USUAL[0] or rows < USUAL[1]:
-        return Check("size", WARN, f"{words}: much is left out", f"{USUAL[0]}×{USUAL[1]} or more")
+        return Check("size", WARN, f"{words}: not everything fits", f"{USUAL[0]}×{USUAL[1]} or more")
     return Check("size", OK, words)
 
 
@@ -55,17 +55,17 @@ def _colors(term: str) -> Check:
     if os.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
         return Check("colours", OK, "16 million (COLORTERM)")
     if "256color" in term or term.endswith("-direct"):
-        return Check("colours", OK, "256; COLORTERM=truecolor gives all, if the terminal has them")
-    return Check("colours", WARN, "16: TERM promises no more", "TERM=xterm-256color, if the terminal can do it")
+        return Check("colours", OK, "256; set COLORTERM=truecolor if the terminal supports it")
+    return Check("colours", WARN, "16: TERM allows no more", "set TERM=xterm-256color if the terminal supports it")
 
 
 def _encoding() -> Check:
     if unicode_works(sys.stdout):
         return Check("encoding", OK, "UTF-8")
     if os.environ.get("TERM") == "linux":
-        return Check("encoding", OK, "the Linux console: drawn with ASCII")
+        return Check("encoding", OK, "the Linux console: ASCII is used")
     name = getattr(sys.stdout, "encoding", None) or "none"
-    return Check("encoding", WARN, f"{name}: drawn with ASCII", "LC_ALL=C.UTF-8")
+    return Check("encoding", WARN, f"{name}: ASCII is used", "LC_ALL=C.UTF-8")
 
 
 def _between() -> Iterator[Check]:
@@ -75,10 +75,10 @@ def _between() -> Iterator[Check]:
         plain = os.environ.get("COLORTERM") != "truecolor"
         yield Check("tmux", OK, "inside tmux", fix if plain else "")
     if os.environ.get("STY"):
-        words = "inside GNU screen: up to version 4 it has 256 colours"
+        words = "inside GNU screen: up to version 4 only 256 colours"
         yield Check("screen", OK, words, "`truecolor on` in .screenrc (version 5), or tmux")
     if b"mosh-server" in _ancestors():
-        yield Check("mosh", OK, "through mosh: before version 1.4 it has 256 colours, and no scrollback")
+        yield Check("mosh", OK, "over mosh: only 256 colours before version 1.4, and no scrollback")
     elif os.environ.get("SSH_CONNECTION"):
         yield Check("ssh", OK, "over SSH")
 
@@ -99,15 +99,15 @@ def settings(path: Path | None = None) -> Iterator[Check]:
     try:
         path = path or locations.settings_file()
     except ImportError as error:  # told among the versions too
-        yield Check("settings", WARN, f"it cannot be told where they are: {error}", f"`pip install {error.name}`")
+        yield Check("settings", WARN, f"cannot be located: {error}", f"`pip install {error.name}`")
         return
     where = locations.short(path)
     _, problems = settings_file.load(path)
     for problem in problems:
-        yield Check("settings", WARN, problem, "F2 sets it right, or an editor")
+        yield Check("settings", WARN, problem, "fix it with F2 or in an editor")
     folder = path if path.exists() else next((parent for parent in path.parents if parent.exists()), path)
     if not os.access(folder, os.W_OK):
-        words = f"{where} cannot be written: what F2 changes lasts until the end"
-        yield Check("settings", WARN, words, "`--config PATH`, or XDG_CONFIG_HOME")
+        words = f"{where} is not writable: changes made with F2 are lost on exit"
+        yield Check("settings", WARN, words, "use `--config PATH`, or set XDG_CONFIG_HOME")
     elif not problems:
-        yield Check("settings", OK, where if path.exists() else f"{where}: not there, all is as it comes")
+        yield Check("settings", OK, where if path.exists() else f"{where} does not exist: defaults are used")

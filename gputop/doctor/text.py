@@ -8,6 +8,7 @@ from typing import Final
 
 from gputop.doctor import FAIL, OK, WARN, Check
 from gputop.text import fit, to_ascii, width, wrap
+from gputop.units import plural
 
 _COLORS: Final = {OK: "32", WARN: "33", FAIL: "1;31"}
 
@@ -45,7 +46,8 @@ def _lines(findings: Sequence[Check], columns: int | None, color: bool) -> Itera
                 yield " " * indent + ("→ " if number == 0 else "  ") + line
     count = {status: sum(finding.status == status for finding in findings) for status in (WARN, FAIL)}
     yield ""
-    yield f"{count[FAIL]} to mend, {count[WARN]} to know about" if any(count.values()) else "All is well."
+    said = f"{plural(count[FAIL], 'failure')}, {plural(count[WARN], 'warning')}"
+    yield said if any(count.values()) else "No problems found."
 
 
 def _wrapped(text: str, room: int | None) -> list[str]:

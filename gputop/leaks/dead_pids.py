@@ -94,7 +94,7 @@ def _proven(
             parent = next((key for key in found if key.pid == holder.facts.parent_pid), None)
             if parent is not None and holder.key not in found and (device := _grip(holder, minors)) is not None:
                 more[holder.key] = HolderEvidence(
-                    holder, device, f"child of {parent.pid}, which holds it too", certain=True
+                    holder, device, f"child of {parent.pid}, which also holds it", certain=True
                 )
         if not more:
             return list(found.values())
@@ -127,7 +127,7 @@ def _likely(
         if facts.start_time is not None and facts.start_time > dead_pid.since + 1:
             continue
         if dead_pid.known is not None and facts.group_id == dead_pid.known.group_id:
-            how = f"in process group {facts.group_id}, as {dead_pid.pid} was"
+            how = f"in process group {facts.group_id}, like {dead_pid.pid}"
         elif dead_pid.known is not None and facts.uid != dead_pid.known.uid:
             continue
         else:

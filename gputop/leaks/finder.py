@@ -242,14 +242,20 @@ def _by_key(snapshot: Snapshot) -> dict[ProcessKey, list[GpuProcess]]:
 def _unsure(snapshot: Snapshot, unattributed: tuple[UnattributedMemory, ...], scan: HolderScan | None) -> list[str]:
     """What stands in the way of saying that there is no leak."""
     said = list(snapshot.problems)
-    said += [f"GPU {gpu.index}: {gpu.error or 'the driver is late'}" for gpu in snapshot.gpus if gpu.error or gpu.late]
+    said += [
+        f"GPU {gpu.index}: {gpu.error or 'the driver is slow to respond'}"
+        for gpu in snapshot.gpus
+        if gpu.error or gpu.late
+    ]
     if snapshot.host.pids_are_host is False:
         said.append("processes outside this container are not visible: run gputop on the host")
     unseen = {process.pid for process in snapshot.processes if process.exists is None}
     if unseen:
-        said.append(f"{len(unseen)} listed pids cannot be told from dead ones here: run gputop on the host")
+        said.append(f"{len(unseen)} listed pids may be dead or outside this container: run gputop on the host")
     if unattributed and scan is not None and not scan.complete:
         said.append(scan.summary())
     names = {gpu.uuid: gpu.index for gpu in snapshot.gpus}
-    said += [f"GPU {names[card.gpu_uuid]}: memory is used that no listed process accounts for" for card in unattributed]
+    said += [
+        f"GPU {names[card.gpu_uuid]}: memory is in use that no listed process accounts for" for card in unattributed
+    ]
     return said

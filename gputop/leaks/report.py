@@ -50,7 +50,7 @@ class DeadPid:
 
 
 class Cause(NamedTuple):
-    """A way in which memory is used that no listed process accounts for."""
+    """A way in which memory is in use that no listed process accounts for."""
 
     name: str  # "another PID namespace"
     evidence: str

@@ -105,7 +105,7 @@ def parent_died(case: Case) -> Finding | None:
     if not (change.old_was_on_gpu or related):
         return None
     what = f" ({change.old.command or change.old.name})" if change.old.command or change.old.name else ""
-    return Finding("R3", f"its parent {change.old.pid}{what} died {clock_or_day(change.at)}")
+    return Finding("R3", f"its parent {change.old.pid}{what} died at {clock_or_day(change.at)}")
 
 
 def _family(command: str | None) -> tuple[str, ...] | None:
@@ -121,12 +121,12 @@ def orphan(case: Case) -> Finding | None:
         return None
     parent = context.ancestors[0].name if context.ancestors else "init"
     words = (
-        f"orphan: its parent is {facts.parent_pid} ({parent}) now, the leader {facts.session_id} of its session is dead"
+        f"orphaned: its parent is now {facts.parent_pid} ({parent}), and its session leader {facts.session_id} is dead"
     )
     if (excuse := deliberate(case)) is not None:
-        words += f"; meant to be so ({excuse})"
+        words += f"; detached on purpose ({excuse})"
     elif (manager := manager_of(case)) is not None:
-        words += f"; looked after by {manager}"
+        words += f"; managed by {manager}"
     return Finding("R4", words)
 
 
@@ -144,8 +144,8 @@ def stopped(case: Case, now: float) -> Finding | None:
     watched = "at least " if case.stopped_since <= case.first_seen else ""
     return Finding(
         "R6",
-        f"stopped for {watched}{duration_in_words(now - case.stopped_since)}: SIGTERM will not act until SIGCONT, "
-        "SIGKILL will",
+        f"stopped for {watched}{duration_in_words(now - case.stopped_since)}: SIGTERM stays pending until SIGCONT, "
+        "SIGKILL works",
     )
 
 
@@ -155,10 +155,12 @@ def stuck(case: Case, now: float) -> Finding | None:
     waits = f" in {case.context.waits_in}" if case.context.waits_in else ""
     if facts.state == "Z" and (facts.threads or 0) > 1:
         others = plural((facts.threads or 0) - 1, "thread")
-        return Finding("R7", f"its first thread has exited, {others} of it live on and keep its memory")
+        return Finding("R7", f"its main thread has exited, but {others} still running keep its memory")
     if facts.state == "D" and case.stuck_since is not None and now - case.stuck_since >= STUCK_SECONDS:
         stuck = duration_in_words(now - case.stuck_since)
-        return Finding("R7", f"in the kernel (D) for {stuck}{waits}: SIGKILL will not help while it is there")
+        return Finding(
+            "R7", f"stuck in the kernel (state D) for {stuck}{waits}: SIGKILL has no effect until it returns"
+        )
     return None
 
 
@@ -168,7 +170,9 @@ def escaped_job(case: Case) -> Finding | None:
     job = context.slurm_job_claimed
     if job is None or context.owner.slurm_job is not None or context.slurm_job_running is not False:
         return None
-    return Finding("R8", f"started in Slurm job {job}, is in no job's cgroup, and no cgroup of that job is left here")
+    return Finding(
+        "R8", f"started by Slurm job {job}, but it is in no job's cgroup and that job has none left on this node"
+    )
 
 
 def idle(case: Case, settings: Settings, now: float) -> Finding | None:
@@ -191,7 +195,7 @@ def idle(case: Case, settings: Settings, now: float) -> Finding | None:
 def deleted(context: ProcessContext) -> Finding | None:
     """R10."""
     if context.deleted_executable is not None:
-        return Finding("R10", f"its program {context.deleted_executable} was deleted")
+        return Finding("R10", f"its executable {context.deleted_executable} was deleted")
     if context.deleted_directory is not None:
-        return Finding("R10", f"its directory {context.deleted_directory} was deleted")
+        return Finding("R10", f"its working directory {context.deleted_directory} was deleted")
     return None

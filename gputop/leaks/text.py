@@ -75,7 +75,11 @@ def _kill(verdict: LeakVerdict, report: LeakReport) -> str:
 
 
 def _unattributed(card: UnattributedMemory, names: dict[str, str], width: int | None) -> list[str]:
-    what = f"{units.size(card.bytes)} used that no listed process accounts for" if card.bytes else "busy, nobody listed"
+    what = (
+        f"{units.size(card.bytes)} unattributed: used by no listed process"
+        if card.bytes
+        else "busy, but no process is listed"
+    )
     lines = _wrapped(names.get(card.gpu_uuid, card.gpu_uuid), what, width)
     for cause in card.causes:
         lines += _wrapped("  perhaps", f"{cause.name}: {cause.evidence}. {cause.advice}", width)

@@ -100,8 +100,7 @@ def _causes(
         found.append(
             Cause(
                 "another PID namespace",
-                "gputop runs in a container: the driver lists only this container's processes, but counts everybody's "
-                "memory",
+                "gputop runs in a container: the driver lists only this container's processes, but counts all memory",
                 "run gputop on the host",
                 3,
             )
@@ -110,7 +109,7 @@ def _causes(
         found.append(
             Cause(
                 "another PID namespace",
-                "whether gputop sees all of the host's processes cannot be told",
+                "gputop cannot tell whether it sees all of the host's processes",
                 "run gputop on the host, as root",
                 2,
             )
@@ -118,8 +117,8 @@ def _causes(
     if _SUPERCHIP.search(gpu.name):
         found.append(
             Cause(
-                "memory that the system manages",
-                "this GPU's memory is a NUMA node of the host: page cache and pages of ended processes stay in it",
+                "memory managed by the host",
+                "this GPU's memory is a NUMA node of the host: page cache and pages of exited processes stay in it",
                 "numastat -m shows what is there; echo 3 > /proc/sys/vm/drop_caches as root frees the cache",
                 3,
             )
@@ -128,9 +127,9 @@ def _causes(
         found.append(
             Cause(
                 "MIG instances",
-                f"cut into {len(gpu.mig)} instances; processes of instances that this user may not see are not listed"
+                f"{len(gpu.mig)} instances; processes in instances this user has no access to are not listed"
                 if gpu.mig
-                else "MIG is on: processes of instances that this user may not see are not listed",
+                else "MIG is on: processes in instances this user has no access to are not listed",
                 "run gputop as root",
                 2,
             )
@@ -139,17 +138,17 @@ def _causes(
     found.append(
         Cause(
             "managed memory",
-            "cudaMallocManaged pages belong to no process in the driver's list (nvtop#213)",
-            "look at the process's own figures (torch.cuda.memory_stats, nsys)",
+            "the driver does not attribute cudaMallocManaged pages to any process (nvtop#213)",
+            "check the processes' own figures (torch.cuda.memory_stats, nsys)",
             2 if unlisted or any(process.gpu_uuid == gpu.uuid for process in snapshot.processes) else 1,
         )
     )
     if busy:
         found.append(
             Cause(
-                "work left on the GPU",
+                "work left running on the GPU",
                 f"{gpu.utilization_gpu_percent}% busy with no process listed (seen after kills on GSP drivers)",
-                "nvidia-smi --gpu-reset as root, when nobody uses it",
+                "run nvidia-smi --gpu-reset as root when nothing uses the GPU",
                 2,
             )
         )
@@ -166,8 +165,8 @@ def _from_scan(scan: HolderScan | None, unlisted: Sequence[Holder]) -> list[Caus
         found.append(
             Cause(
                 "MPS",
-                f"the MPS service runs ({pids}) and holds its clients' memory",
-                "echo get_server_list | nvidia-cuda-mps-control; echo quit | nvidia-cuda-mps-control ends it",
+                f"the MPS service is running ({pids}) and holds its clients' memory",
+                "echo get_server_list | nvidia-cuda-mps-control shows it; echo quit | nvidia-cuda-mps-control stops it",
                 2,
             )
         )
@@ -177,9 +176,9 @@ def _from_scan(scan: HolderScan | None, unlisted: Sequence[Holder]) -> list[Caus
         more = f" and {len(others) - 4} more" if len(others) > 4 else ""
         found.append(
             Cause(
-                "holders that are not listed",
-                f"{named}{more} hold this GPU open and are not in the driver's list",
-                "look at them: workers of a process that was killed keep its memory",
+                "unlisted holders",
+                f"{named}{more} have this GPU open and are not in the driver's list",
+                "check them: workers of a killed process keep its memory",
                 3,
             )
         )

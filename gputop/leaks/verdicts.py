@@ -22,16 +22,16 @@ from gputop.units import clock_or_day, duration_in_words, plural, size_in_words
 MOST_HOLDERS: Final = 8  # named in the evidence; all are among the targets
 
 _DOUBTS: Final[dict[str, str]] = {
-    "R1": "a large context takes seconds to be torn down, and CRIU keeps one while it checkpoints",
-    "R2": "a holder that still hands the descriptor on (a fork server, CRIU)",
-    "R3": "a launcher that was meant to end and to leave its children at work",
-    "R4": "a program that was detached on purpose (disown, a double fork)",
-    "R5": "output that is wanted though the terminal is gone (disown)",
+    "R1": "the driver needs a few seconds to tear down a large context, and CRIU keeps one during a checkpoint",
+    "R2": "the holder passes the descriptor on (a fork server, CRIU)",
+    "R3": "the launcher was meant to exit and leave its children running",
+    "R4": "the program was detached on purpose (disown, a double fork)",
+    "R5": "it is meant to outlive its terminal (disown)",
     "R6": "a debugger, `scontrol suspend` or CRIU stopped it on purpose",
-    "R7": "a slow network file system: it may come back by itself",
-    "R8": "a cluster that does not track processes by cgroup: `squeue -j {job}` says whether the job lives",
-    "R9": "a server that waits for requests, a notebook, a breakpoint",
-    "R10": "a package upgrade, or a temporary directory that was cleaned",
+    "R7": "it waits for a slow network file system and may recover by itself",
+    "R8": "the cluster does not track processes by cgroup: `squeue -j {job}` shows whether the job is still running",
+    "R9": "it is a server waiting for requests, a notebook, or at a breakpoint",
+    "R10": "a package was upgraded, or a temporary directory cleaned up",
 }
 
 
@@ -126,29 +126,29 @@ def judge_dead_pid(
     name = f" ({dead_pid.known.name})" if dead_pid.known is not None and dead_pid.known.name else ""
     gone = "no such process exists"
     if dead_pid.reused_by is not None:
-        gone = f"who bears that pid now ({dead_pid.reused_by.name}) has no GPU open"
-    died = f"{'died' if dead_pid.saw_death else 'was dead already at'} {clock_or_day(dead_pid.since)}"
+        gone = f"the process with that pid now ({dead_pid.reused_by.name}) has no GPU open"
+    died = f"{'died at' if dead_pid.saw_death else 'was already dead at'} {clock_or_day(dead_pid.since)}"
     words = f"the driver lists {dead_pid.pid}{name} with {where}, but {gone}; it {died}"
     findings = [Finding("R1", words)]
     for hold in dead_pid.holders[:MOST_HOLDERS]:
         grip = hold.device.open_as
-        proof = hold.how if hold.certain else f"likely, not proven: {hold.how}"
+        proof = hold.how if hold.certain else f"probably, not proven: {hold.how}"
         findings.append(
             Finding("R2", f"{hold.holder.key.pid} holds {hold.device.path} ({grip}) opened by {dead_pid.pid}; {proof}")
         )
     if len(dead_pid.holders) > MOST_HOLDERS:
-        findings.append(Finding("R2", f"{len(dead_pid.holders) - MOST_HOLDERS} more processes hold it likewise"))
+        findings.append(Finding("R2", f"{len(dead_pid.holders) - MOST_HOLDERS} more processes hold it as well"))
     doubts = [_DOUBTS["R1"]]
     if not dead_pid.scanned:
-        doubts.append("who keeps its memory has not been looked for yet")
+        doubts.append("the processes that hold its memory have not been looked for yet")
     elif dead_pid.holders:
         doubts.append(_DOUBTS["R2"])
     elif scan is not None and not scan.complete:
         doubts.append(f"no holder was found: {scan.summary()}")
     elif scan is not None:
         findings.append(
-            Finding("R1", f"nobody holds the device any more ({plural(scan.inspected, 'process')} inspected): if this "
-                    "stays so, the driver itself keeps it; reset the GPU (nvidia-smi --gpu-reset) or reboot")
+            Finding("R1", f"no process holds the device now ({plural(scan.inspected, 'process')} inspected): if it "
+                    "stays this way, the driver itself holds it: reset the GPU (nvidia-smi --gpu-reset) or reboot")
         )  # fmt: skip
     return LeakVerdict(
         verdict=Verdict.LEAK,

@@ -11,6 +11,7 @@ from gputop.procfs.devices import NvidiaDevices
 from gputop.procfs.host_facts import command_from
 from gputop.procfs.host_reader import ProcessDetails
 from gputop.procfs.stat import Stat, read_stat
+from gputop.units import plural
 
 FactsOf = Callable[[int, Stat], HostFacts]
 
@@ -87,11 +88,11 @@ class _Inquiry:
         problems = []
         user = self._facts.user or "another user"
         if self._zombie and self._stat.threads <= 1:
-            problems.append(f"already exited, waiting for its parent {self._stat.parent_pid} to reap it")
+            problems.append(f"already exited; its parent {self._stat.parent_pid} has not reaped it yet")
         elif self._zombie:
-            problems.append(f"its first thread has exited, {self._stat.threads - 1} more live on")
+            problems.append(f"its main thread has exited, {plural(self._stat.threads - 1, 'thread')} still running")
         if self._stuck:
-            problems.append("in uninterruptible sleep (D): its environment was not read, that could hang")
+            problems.append("in uninterruptible sleep (state D): its environment was not read, because that could hang")
         if self._denied:
             way = f"run gputop as {user} or with sudo" if os.geteuid() else "a container or security module forbids it"
             problems.append(f"not permitted: {', '.join(self._denied)}; {way}")

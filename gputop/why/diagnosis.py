@@ -96,7 +96,7 @@ def _whose(gpu: Gpu, members: list[_Member], report: LeakReport) -> Iterable[str
         yield gpu.error
     parts = memory_breakdown(gpu, [member.process for member in members])
     for member in members[:MOST_PROCESSES]:
-        dead = " (dead: it exited, and its memory stayed)" if member.process.exists is False else ""
+        dead = " (dead: it exited, but its memory is still allocated)" if member.process.exists is False else ""
         yield f"{units.size(member.process.memory_bytes):>6}  {member.words}{dead}"
     rest = members[MOST_PROCESSES:]
     if rest:
@@ -107,7 +107,7 @@ def _whose(gpu: Gpu, members: list[_Member], report: LeakReport) -> Iterable[str
     if parts.unknown is not None:
         yield f"{units.UNKNOWN:>6}  unattributed: {parts.unknown}"
     elif parts.unattributed is not None and parts.unattributed >= WORTH_SAYING:
-        yield f"{units.size(parts.unattributed):>6}  used, and no listed process accounts for it"
+        yield f"{units.size(parts.unattributed):>6}  unattributed: used by no listed process"
     if parts.reserved:
         yield f"{units.size(parts.reserved):>6}  reserved by the driver"
     yield f"{units.size(parts.free):>6}  free"
@@ -119,24 +119,24 @@ def _split(members: list[_Member]) -> Iterable[str]:
         split = member.split
         assert split is not None
         outside = "" if split.outside is None else f", outside PyTorch {units.size(split.outside)}"
-        age = "" if split.fresh else f" ({units.duration(split.age)} ago: its step lasts, or it hangs)"
+        age = "" if split.fresh else f" ({units.duration(split.age)} ago: a long step, or it hangs)"
         yield (
             f"pid {member.process.pid}: live {units.size(split.live)}, cached {units.size(split.cached)} "
             f"(up to {units.size(split.releasable)} of it could be released){outside}{age}"
         )
         device = split.device
         peak = f"peak {units.size(device.peak_bytes)}, in the newest step {units.size(device.step_peak_bytes)}"
-        retries = f"; {device.retries} cache flushes: it runs at its limit" if device.retries else ""
+        retries = f"; {device.retries} cache flushes: it is at its memory limit" if device.retries else ""
         yield f"  {peak}{retries}{f'; {device.ooms} OOMs' if device.ooms else ''}"
         most = max(device.phases, key=lambda phase: phase.peak_bytes, default=None)
         if most is not None:
-            yield f"  the peak of a step is in phase {most.name}: {units.size(most.peak_bytes)}"
+            yield f"  the peak of each step is in phase {most.name}: {units.size(most.peak_bytes)}"
     silent = [member for member in members if member.split is None and member.is_python]
     if silent:
         pids = " ".join(str(member.process.pid) for member in silent[:MOST_PROCESSES])
-        yield f"not known of pid {pids}: only the process itself can tell (see below)"
+        yield f"not known for pid {pids}: only the process itself can report it (see below)"
     if not told and not silent:
-        yield "no process here that could tell"
+        yield "no process here reports it"
 
 
 def _trend(members: list[_Member], trend: ObservedTrend) -> Iterable[str]:
@@ -145,7 +145,7 @@ def _trend(members: list[_Member], trend: ObservedTrend) -> Iterable[str]:
         rate = units.size(abs(trend.bytes_per_second) * 60)
         full = ""
         if growing and trend.seconds_to_full is not None:
-            full = f": full in {units.duration(trend.seconds_to_full)} if it goes on"
+            full = f": full in {units.duration(trend.seconds_to_full)} at this rate"
         yield f"{'growing' if growing else 'shrinking'} by {rate} a minute{full}"
     elif trend.bytes_per_second is None:
         yield "not watched long enough"
@@ -177,9 +177,9 @@ def _health(gpu: Gpu) -> Iterable[str]:
     reasons = [reason for reason in gpu.event_reasons or () if reason.severity > Severity.NORMAL]
     for reason in reasons:
         normal = " (normal at full load)" if reason.severity is Severity.INFO else ""
-        yield f"clocks held down: {reason.label}{normal}"
+        yield f"clocks reduced: {reason.label}{normal}"
     if gpu.event_reasons is None:
-        yield "the driver does not say why the clocks are what they are"
+        yield "the driver does not report clock event reasons"
     elif not reasons:
         yield "not throttled"
     if gpu.temperature_celsius is not None:
@@ -200,17 +200,17 @@ def _advice(
             owner = report.owners.get(verdict.process)
             command = owner.stop_with if owner is not None and owner.stop_with else None
             pids = " ".join(str(key.pid) for key in verdict.targets)
-            yield f"To free {units.size(verdict.memory_bytes)} (check first that nobody needs it):"
+            yield f"To free {units.size(verdict.memory_bytes)} (check first that it is not needed):"
             yield f"$ {command or f'kill {pids}'}"
             said = True
         elif verdict.verdict is Verdict.LEAK and not verdict.targets:
             dead_pid = report.dead_pid(verdict.process.pid)
             if dead_pid is not None and not dead_pid.scanned:
-                yield f"Find out who keeps the memory of pid {verdict.process.pid} (as root, to see all processes):"
+                yield f"To find what holds the memory of pid {verdict.process.pid} (as root, to see all processes):"
                 yield "$ gputop leaks"
             else:
-                yield f"Nobody seen here keeps the memory of pid {verdict.process.pid}: if this stays so, as root"
-                yield f"$ nvidia-smi -i {gpu.index} --gpu-reset   # when nobody uses it; or reboot"
+                yield f"No process holds the memory of pid {verdict.process.pid}. If it stays this way, as root:"
+                yield f"$ nvidia-smi -i {gpu.index} --gpu-reset   # when nothing uses the GPU; or reboot"
             said = True
     unattributed = report.unattributed_on(gpu.uuid)
     if unattributed is not None and unattributed.causes:
@@ -222,13 +222,13 @@ def _advice(
             said = True
     silent = [member for member in members if member.split is None and member.is_python and member.process.exists]
     if silent:
-        yield f"To see into pid {silent[0].process.pid}, if it uses PyTorch, put into its script:"
+        yield f"To see inside pid {silent[0].process.pid}, if it uses PyTorch, add to its script:"
         yield from (f"> {line}" for line in MONITOR)
-        yield "then T on it in gputop writes a snapshot, which names the lines that hold the memory."
+        yield "then press T on it in gputop to write a snapshot that shows which lines hold the memory."
         said = True
     bad = [reason for reason in gpu.event_reasons or () if reason.severity >= Severity.WARNING]
     if bad:
-        yield f"Clocks are held down by {bad[0].label}: look at cooling and power supply."
+        yield f"Clocks are reduced ({bad[0].label}): check cooling and power supply."
         yield f"$ nvidia-smi -i {gpu.index} -q -d PERFORMANCE,TEMPERATURE,POWER"
         said = True
     if not said:

@@ -84,14 +84,14 @@ async def test_worst_first_with_what_each_would_free_and_why() -> None:
         text = flat(app.text())
         assert "R1 the driver lists 50211" in text and "unless a large context" in text
         assert "50377 python ddp.py (cv) holds /dev/nvidia1 (fd 41): process group 50211" in text
-        assert "end 50377, 50378: F9 asks first" in text
+        assert "kill 50377, 50378: press F9" in text
 
 
-async def test_gap_is_a_card_of_causes_and_what_to_do_and_never_a_leak() -> None:
+async def test_unattributed_memory_is_a_card_of_causes_and_what_to_do_and_never_a_leak() -> None:
     async with showing(screen(), (100, 30)) as (app, pilot):
         await pilot.press("end")
         text = flat(app.text())
-        assert "3.0G of GPU 0 are used since" in text and "likely MPS: the MPS service runs (77)" in text
+        assert "3.0G on GPU 0, in use since" in text and "likely MPS: the MPS service runs (77)" in text
         assert "→ echo quit | nvidia-cuda-mps-control" in text and "possible managed memory" in text
 
 
@@ -110,7 +110,7 @@ async def test_f9_on_a_dead_pid_is_about_those_who_keep_its_memory() -> None:
         assert isinstance(kill, KillScreen) and kill.scope is SignalScope.HOLDERS
         assert [termination.target.key.pid for termination in kill.terminations.all] == [50377, 50378]
         text = app.text()
-        assert "38.0G of dead 50211 on GPU 1: comes back when all of these end" in text
+        assert "38.0G of dead pid 50211 on GPU 1: freed once all of these exit" in text
 
 
 async def test_one_key_tags_all_leaks_of_mine_and_f9_takes_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,13 +158,13 @@ async def test_no_leak_is_said_and_what_is_not_sure_too() -> None:
     report = LeakReport(TAKEN_AT, unsure=("37 of root not permitted: run gputop as root",))
     async with showing(screen(report), (80, 24)) as (app, _):
         text = flat(app.text())
-        assert "No leak is seen" in text and "Not sure: 37 of root not permitted: run gputop as root" in text
+        assert "No leak found" in text and "Not sure: 37 of root not permitted: run gputop as root" in text
 
 
 async def test_a_dead_pid_that_is_not_judged_yet_is_not_kept_quiet_about() -> None:
     async with showing(screen(LeakReport(TAKEN_AT, dead_pids=(DEAD_PID,))), (60, 24)) as (app, _):
         text = flat(app.text())
-        assert "No leak is seen" in text and f"{DEAD_PID.pid} is dead and still listed" in text
+        assert "No leak found" in text and f"{DEAD_PID.pid} is dead and still listed" in text
 
 
 @pytest.mark.parametrize("size", [(80, 24), (60, 12), (200, 60)])

@@ -66,13 +66,13 @@ class HolderScan:
 
     def summary(self) -> str:
         """What was looked at and what was not: "412 processes inspected, 37 of root not permitted: run as root"."""
-        said = "the scan took too long and was cut short" if self.cut_short else f"{self.inspected} processes inspected"
+        said = "the scan took too long and was stopped" if self.cut_short else f"{self.inspected} processes inspected"
         if self.denied:
             named = ", ".join(f"{count} of {user}" for user, count in self.denied[:3])
             more = sum(count for _, count in self.denied[3:])
             said += f", {named}{f' and {more} of others' if more else ''} not permitted: run gputop as root"
         if self.hidden:
-            said += ", others' processes are hidden (hidepid): run gputop as root"
+            said += ", other users' processes are hidden (hidepid): run gputop as root"
         if self.own_namespace:
             said += ", none outside this container: run gputop on the host"
         return said

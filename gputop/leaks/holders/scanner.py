@@ -34,7 +34,7 @@ REST_SECONDS: Final = 0.001
 _BENIGN: Final = (
     (
         re.compile(r"nvidia-persiste|nvidia-powerd|nv-fabricmanage|nvidia-(fabricma|imex)"),
-        "a daemon of the driver",
+        "a driver daemon",
     ),
     (re.compile(r"nv-hostengine|dcgm|nvidia-smi|nvtop|nvitop|gpustat|btop|gputop|nvidia_gpu_expo"), "a monitor"),
     (

@@ -63,5 +63,5 @@ def _no_holder(dead_pid: DeadPid, monitor: Monitor) -> str:
     monitor.scan_now()
     scan = monitor.report.scan
     if not dead_pid.scanned or scan is None:
-        return f"{dead_pid.pid} is dead; who keeps its memory is being looked for: press F9 again"
-    return f"{dead_pid.pid} is dead and nobody was found to keep its memory: {scan.summary()}"
+        return f"{dead_pid.pid} has exited; looking for the processes that hold its memory: press F9 again"
+    return f"{dead_pid.pid} has exited, and no process was found to hold its memory: {scan.summary()}"

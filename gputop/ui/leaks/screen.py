@@ -268,7 +268,7 @@ class LeaksScreen(MonitorScreen, Screen[None]):
             lines = about_verdict(entry, self.report, self.view, cells)
         else:
             when = units.clock(self.report.taken_at) if self.report.taken_at else ""
-            words = f"No leak is seen ({when})." if when else "Nothing has been looked at yet."
+            words = f"No leak found ({when})." if when else "Not checked yet."
             sure = bool(when) and not self.report.unsure and not self.report.dead_pids
             lines = [((words, "good" if sure else "text"),)]
             for (

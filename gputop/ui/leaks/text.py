@@ -38,16 +38,16 @@ def about_holders(dead_pid: DeadPid, report: LeakReport, view: View, cells: int)
     lines: list[Line] = []
     for hold in dead_pid.holders:
         facts = hold.holder.facts
-        sure = "" if hold.certain else " (likely, not proven)"
+        sure = "" if hold.certain else " (probably, not proven)"
         called = f"{facts.key.pid} {facts.command or facts.name or ''} ({facts.user or facts.uid})"
         words = f"{called} holds {hold.device.path} ({hold.device.open_as}): {hold.how}{sure}"
         lines += hanging("R2 held by", words, cells, "text")
     if dead_pid.holders:
         lines += hanging(
-            "to do", f"end {', '.join(str(key.pid) for key in dead_pid.targets)}: F9 asks first", cells, "accent"
+            "to do", f"kill {', '.join(str(key.pid) for key in dead_pid.targets)}: press F9", cells, "accent"
         )
     elif dead_pid.scanned and report.scan is not None:
-        lines += hanging("held by", f"nobody was found: {report.scan.summary()}", cells, "warning")
+        lines += hanging("held by", f"none found: {report.scan.summary()}", cells, "warning")
     else:
         lines += hanging("held by", "not looked for yet", cells, "dim")
     return lines
@@ -57,9 +57,9 @@ def about_unattributed(found: UnattributedMemory, index: str, view: View, cells:
     """The card of memory that no listed process accounts for: causes, the likeliest first, and what to do."""
     since = units.clock_or_day(found.since)
     if found.bytes:
-        head = f"{view.memory(found.bytes)} of GPU {index} are used since {since} by no process that the driver lists."
+        head = f"{view.memory(found.bytes)} on GPU {index}, in use since {since}, belong to no listed process."
     else:
-        head = f"GPU {index} works since {since}, and the driver lists no process."
+        head = f"GPU {index} has been busy since {since}, but the driver lists no process."
     lines: list[Line] = [((part, "unattributed"),) for part in wrap(head, cells)]
     likely = {3: "here", 2: "likely", 1: "possible"}
     for cause in found.causes:

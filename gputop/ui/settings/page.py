@@ -52,8 +52,8 @@ class SettingsPage:
                 rows.append(SettingsRow(()))
             rule = self.glyphs.rule * (cells - width(section.title) - 1)
             rows.append(SettingsRow(((section.title, "accent+b"), (f" {rule}", "faint"))))
-            if section.words:
-                rows.append(SettingsRow((("  " + section.words, "dim"),)))
+            if section.message:
+                rows.append(SettingsRow((("  " + section.message, "dim"),)))
             if section.title == "File":
                 rows += [SettingsRow(line) for line in self._file(cells)]
             for option in section.options:

@@ -27,7 +27,7 @@ from gputop.ui.settings.options import (
 class SettingsSection(NamedTuple):
     title: str
     options: list[Option]
-    words: str = ""
+    message: str = ""
 
 
 _LEVEL_WORDS: Final = {

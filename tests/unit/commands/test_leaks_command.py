@@ -65,7 +65,7 @@ def test_only_the_gpus_asked_for() -> None:
 
 def test_too_short_a_look_is_refused() -> None:
     done = leaks("--demo=leak", "--for", "1s")
-    assert done.returncode == 2 and "less than 6 s" in done.stderr
+    assert done.returncode == 2 and "at least 6 s" in done.stderr
 
 
 def test_a_really_dead_process_on_the_simulated_driver(driver: SimulatedDriver) -> None:

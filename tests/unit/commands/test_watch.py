@@ -304,18 +304,18 @@ def test_slow_commands_hold_nothing_up_and_the_surplus_is_told() -> None:
         running.append(1)
         release.wait(20)
 
-    deliveries = DeliveryQueue(said.append)
+    queue = DeliveryQueue(said.append)
     started = time.monotonic()
     for _ in range(AT_ONCE):
-        deliveries.put(job, "slow")
+        queue.put(job, "slow")
     until(lambda: len(running) == AT_ONCE)
     for _ in range(WAITING + 2):
-        deliveries.put(job, "slow")
+        queue.put(job, "slow")
     assert time.monotonic() - started < 10
     assert len(running) == AT_ONCE
     assert said == [f"slow: skipped, {WAITING} others are waiting"] * 2
     release.set()
-    assert deliveries.finish(10) == 0
+    assert queue.finish(10) == 0
     assert len(running) == AT_ONCE + WAITING
 
 

@@ -107,7 +107,7 @@ def test_workers_of_a_parent_that_died_before_gputop_came_are_likely_holders(box
         box.look()
         verdict = the_one(box.look(later=6))
         assert {key.pid for key in verdict.targets} == set(workers)
-        assert "likely, not proven" in words(verdict) and "was dead already at" in words(verdict)
+        assert "probably, not proven" in words(verdict) and "was already dead at" in words(verdict)
 
 
 def test_a_living_processs_workers_are_not_taken_for_a_dead_pids_holders(box: Box) -> None:
@@ -133,7 +133,7 @@ def test_a_stopped_process_keeps_its_memory_and_sigterm_stays_pending(box: Box) 
         assert box.look().verdicts == ()
         verdict = the_one(box.look(later=11 * 60))
         assert verdict.verdict is Verdict.SUSPECT and verdict.rules[0] == "R6"
-        assert "SIGTERM will not act until SIGCONT" in words(verdict)
+        assert "SIGTERM stays pending until SIGCONT" in words(verdict)
         assert box.listed() == {process.pid}, "the signal is pending"
         os.kill(process.pid, signal.SIGKILL)
         box.until(lambda snapshot: not snapshot.processes, "the memory to come back")
@@ -156,7 +156,7 @@ def test_a_dead_first_thread_keeps_everything_and_is_found_by_its_siblings_files
         report = box.look(scan=True)
         verdict = the_one(report)
         assert verdict.verdict is Verdict.STUCK and verdict.rules[0] == "R7"
-        assert "its first thread has exited, 1 thread of it live on" in words(verdict)
+        assert "its main thread has exited, but 1 thread still running" in words(verdict)
         assert report.scan is not None and [holder.key.pid for holder in report.scan.holders] == [process.pid]
 
 
@@ -213,7 +213,7 @@ def test_an_orphan_that_nohup_protects_is_meant_to_be_one(box: Box, tmp_path: Pa
     with box.orphan(how=how, start_new_session=True, cwd=folder) as pid:
         verdict = verdict_on(box, pid)
         assert verdict is not None and verdict.verdict is Verdict.NOTE
-        assert "meant to be so (nohup)" in words(verdict)
+        assert "detached on purpose (nohup)" in words(verdict)
 
 
 def test_a_daemon_in_a_session_of_its_own_is_not_reproached(box: Box, tmp_path: Path) -> None:
@@ -380,5 +380,5 @@ def test_an_innocent_process_that_got_a_dead_ones_pid_is_not_taken_for_the_owner
         verdict = the_one(report)
         assert verdict.verdict is Verdict.LEAK and verdict.process == ProcessKey(innocent.pid, None)
         assert {key.pid for key in verdict.targets} == set(workers)
-        assert "who bears that pid now (python" in words(verdict) and "has no GPU open" in words(verdict)
+        assert "the process with that pid now (python" in words(verdict) and "has no GPU open" in words(verdict)
         assert report.verdict_of(key_of(innocent.pid)) is None

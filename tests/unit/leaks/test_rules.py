@@ -173,17 +173,19 @@ def test_the_evidence_names_parent_devices_and_times() -> None:
     assert words.startswith("R3 its parent 4600 (python -m vllm serve) died ")
     assert "holds 20.0 GiB of GPU memory; open: /dev/nvidia1 (fd 41); memory unchanged for 8 h 0 min" in words
     assert "SM 0 % since" in words and "R5 its terminal /dev/pts/3 is gone" in words
-    assert "R4 orphan: its parent is 1 (systemd) now, the leader 4000 of its session is dead" in words
+    assert "R4 orphaned: its parent is now 1 (systemd), and its session leader 4000 is dead" in words
 
 
 def test_what_was_so_when_gputop_came_is_said_to_be_so_at_least() -> None:
     made = case(state="T", stopped_since=NOW - HOUR, first_seen=NOW - HOUR)
-    assert "stopped for at least 1 h 0 min: SIGTERM will not act until SIGCONT" in words_of(verdict_of(made))
+    assert "stopped for at least 1 h 0 min: SIGTERM stays pending until SIGCONT" in words_of(verdict_of(made))
 
 
 def test_a_stuck_process_says_where_and_that_sigkill_will_not_help() -> None:
     made = case(state="D", stuck_since=NOW - 5 * MINUTE, waits_in="nv_wait_for_rpc")
-    assert "in the kernel (D) for 5 min in nv_wait_for_rpc: SIGKILL will not help" in words_of(verdict_of(made))
+    assert "stuck in the kernel (state D) for 5 min in nv_wait_for_rpc: SIGKILL has no effect" in words_of(
+        verdict_of(made)
+    )
 
 
 def test_the_idle_minutes_and_the_stopped_minutes_are_settings() -> None:
@@ -245,7 +247,7 @@ def test_a_dead_pid_with_memory_is_a_leak_and_its_holders_the_targets() -> None:
     assert [key.pid for key in verdict.targets] == [50377, 50378]
     assert verdict.process == ProcessKey(50211, None) and verdict.command == "python train.py --config a.yaml"
     words = words_of(verdict)
-    assert "R1 the driver lists 50211 (python) with 38.0 GiB on GPU 1, but no such process exists; it died " in words
+    assert "R1 the driver lists 50211 (python) with 38.0 GiB on GPU 1, but no such process exists; it died at " in words
     assert "R2 50377 holds /dev/nvidia1 (fd 41) opened by 50211; process group 50211" in words
 
 
@@ -258,7 +260,7 @@ def test_likely_holders_are_targets_only_where_none_is_certain() -> None:
     likely = dead_pid_verdict(dead_pid(held(60000, certain=False)))
     assert both is not None and [key.pid for key in both.targets] == [50377]
     assert likely is not None and [key.pid for key in likely.targets] == [60000]
-    assert "likely, not proven" in words_of(likely)
+    assert "probably, not proven" in words_of(likely)
 
 
 def test_a_dead_pid_without_holders_says_how_many_could_not_be_looked_at() -> None:
@@ -269,13 +271,13 @@ def test_a_dead_pid_without_holders_says_how_many_could_not_be_looked_at() -> No
 
 def test_a_dead_pid_that_nobody_holds_though_all_were_looked_at_is_the_drivers() -> None:
     verdict = dead_pid_verdict(dead_pid(), scan())
-    assert "nobody holds the device any more (400 processes inspected)" in words_of(verdict)
+    assert "no process holds the device now (400 processes inspected)" in words_of(verdict)
 
 
 def test_a_hundred_holders_are_counted_not_listed() -> None:
     verdict = dead_pid_verdict(dead_pid(*(held(60000 + n) for n in range(126))))
     assert verdict is not None and len(verdict.targets) == 126 and len(verdict.findings) < 12
-    assert "118 more processes hold it likewise" in words_of(verdict)
+    assert "118 more processes hold it as well" in words_of(verdict)
 
 
 def test_an_ignored_users_dead_pid_is_not_reported() -> None:

@@ -114,8 +114,8 @@ def test_unlisted_holders_are_the_likeliest_cause() -> None:
         holder(9, "pt_data_worker"), holder(1, "python"), holder(8, "nvtop", benign="a monitor"), holder(7, "x", 5)
     )
     found = card(gpu(20), on(1, 8), scan=seen)
-    assert causes(found)[0] == "holders that are not listed"
-    assert found is not None and "9 pt_data_worker hold" in found.causes[0].evidence
+    assert causes(found)[0] == "unlisted holders"
+    assert found is not None and "9 pt_data_worker have" in found.causes[0].evidence
     assert [one.key.pid for one in found.holders] == [9, 8], (
         "harmless ones last; listed ones and other GPUs' not at all"
     )
@@ -142,7 +142,7 @@ def test_what_could_not_be_looked_into_is_said_with_its_number() -> None:
         (gpu(20), scan(holder(5, "nvidia-cuda-mps", benign="MPS")), "MPS"),
         (gpu(20), None, "managed memory"),
         (Gpu(0, UUID, "NVIDIA GH200 480GB", 0.0, memory_total_bytes=96 * GIB, memory_used_bytes=40 * GIB,
-             memory_reserved_bytes=0), None, "memory that the system manages"),
+             memory_reserved_bytes=0), None, "memory managed by the host"),
     ],
 )  # fmt: skip
 def test_further_causes(made: Gpu, seen: HolderScan | None, name: str) -> None:
@@ -153,5 +153,5 @@ def test_load_without_anybody_is_a_card_after_a_minute() -> None:
     busy = gpu(0, utilization_gpu_percent=100)
     assert card(busy, seconds=59) is None
     found = card(busy, seconds=61)
-    assert found is not None and found.busy and found.bytes == 0 and "work left on the GPU" in causes(found)
+    assert found is not None and found.busy and found.bytes == 0 and "work left running on the GPU" in causes(found)
     assert card(busy, on(1, 0), seconds=61) is None, "somebody is listed"

@@ -184,7 +184,7 @@ def test_a_zombie_names_the_parent_it_waits_for(reader: ProcHostReader) -> None:
         process.send_signal(signal.SIGKILL)
         wait_for(lambda: state_of(process.pid) == "Z", "the zombie")
         problems = details_of(reader, process.pid).problems
-        assert problems == (f"already exited, waiting for its parent {os.getpid()} to reap it",)
+        assert problems == (f"already exited; its parent {os.getpid()} has not reaped it yet",)
 
 
 def test_a_stuck_process_is_not_asked_what_could_hang(reader: ProcHostReader) -> None:
@@ -227,7 +227,7 @@ def test_a_dead_first_thread_still_holds_its_devices(reader: ProcHostReader) -> 
         wait_for(lambda: state_of(process.pid) == "Z", "the first thread's end")
         assert os.listdir(f"/proc/{process.pid}/fd") == []
         assert devices_of(process.pid) == ("/dev/full",)
-        assert details_of(reader, process.pid).problems[0] == "its first thread has exited, 1 more live on"
+        assert details_of(reader, process.pid).problems[0] == "its main thread has exited, 1 thread still running"
 
 
 def test_nobody_can_tell_for_a_process_that_is_gone() -> None:

@@ -64,7 +64,7 @@ def test_the_owner_is_named_and_a_python_process_told_the_lines_of_code() -> Non
     text = page(process(10, 0, 129))
     assert "129.0G  pid 10  ml  /usr/bin/python train_10.py" in text
     assert "     monitor = MemoryMonitor(record_history=True)" in text
-    assert "not known of pid 10" in text
+    assert "not known for pid 10" in text
 
 
 def test_a_process_that_is_no_python_is_not_told_to_change_its_script() -> None:
@@ -116,7 +116,7 @@ def test_a_leak_comes_with_its_evidence_its_doubts_and_the_command() -> None:
 
 def test_throttling_by_heat_is_told_and_where_to_look() -> None:
     text = page(process(10), event_reasons_mask=0x40, temperature_celsius=88, temperature_margin_celsius=-1)
-    assert "clocks held down: HW thermal" in text
+    assert "clocks reduced: HW thermal" in text
     assert "nvidia-smi -i 0 -q -d PERFORMANCE" in text
     assert "(normal at full load)" in page(process(10), event_reasons_mask=0x04)
 
@@ -125,7 +125,7 @@ def test_what_the_driver_does_not_say_is_a_dash_and_no_zero() -> None:
     text = page(process(10, 0, None), memory_used_bytes=None, memory_free_bytes=None, event_reasons_mask=None)
     assert "— of 140.0G used" in text
     assert "—  pid 10" in text
-    assert "does not say why the clocks" in text
+    assert "does not report clock event reasons" in text
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
