@@ -13,29 +13,29 @@ from gputop.units import clock_or_day
 
 def find_dead_pids(
     snapshot: Snapshot,
-    past: ProcessHistory,
+    history: ProcessHistory,
     scan: HolderScan | None = None,
-    impostors: Mapping[int, HostFacts] | None = None,
+    reused: Mapping[int, HostFacts] | None = None,
 ) -> tuple[DeadPid, ...]:
-    """All ghosts of *snapshot* (which *past* has seen), the largest first, with their holders as of *scan*. *impostors*
-    are listed pids whose bearer now has no GPU open: the one that had is dead, and its pid was given away."""
-    impostors = impostors or {}
-    pids = [process.pid for process in snapshot.processes if process.exists is False or process.pid in impostors]
-    found = [_dead_pid(pid, snapshot, past, impostors.get(pid)) for pid in dict.fromkeys(pids)]
+    """All dead pids of *snapshot* (which *history* has seen), the largest first, with their holders as of *scan*.
+    *reused* are listed pids whose process now has no GPU open: the one that had is dead, and its pid was reused."""
+    reused = reused or {}
+    pids = [process.pid for process in snapshot.processes if process.exists is False or process.pid in reused]
+    found = [_dead_pid(pid, snapshot, history, reused.get(pid)) for pid in dict.fromkeys(pids)]
     if scan is not None and found:
-        found = _with_holders(found, snapshot, past, scan)
+        found = _with_holders(found, snapshot, history, scan)
     return tuple(sorted(found, key=lambda dead_pid: -(dead_pid.memory_bytes or 0)))
 
 
-def _dead_pid(pid: int, snapshot: Snapshot, past: ProcessHistory, impostor: HostFacts | None) -> DeadPid:
-    if impostor is not None:
-        now, life = past.of(impostor.key), past.before(impostor.key)
+def _dead_pid(pid: int, snapshot: Snapshot, history: ProcessHistory, reused_by: HostFacts | None) -> DeadPid:
+    if reused_by is not None:
+        now, record = history.of(reused_by.key), history.before(reused_by.key)
         since = now.first_seen if now is not None else snapshot.steady_at
     else:
-        life = past.last_of(pid)
-        since = life.seen_dead_at if life is not None and life.seen_dead_at is not None else snapshot.steady_at
-    known = life.facts if life is not None else None
-    return DeadPid(pid, _memory(snapshot, pid), since, known, saw_death=known is not None, reused_by=impostor)
+        record = history.last_of(pid)
+        since = record.seen_dead_at if record is not None and record.seen_dead_at is not None else snapshot.steady_at
+    known = record.facts if record is not None else None
+    return DeadPid(pid, _memory(snapshot, pid), since, known, saw_death=known is not None, reused_by=reused_by)
 
 
 def _memory(snapshot: Snapshot, pid: int) -> tuple[tuple[str, int | None], ...]:
@@ -48,20 +48,20 @@ def _memory(snapshot: Snapshot, pid: int) -> tuple[tuple[str, int | None], ...]:
 
 
 def _with_holders(
-    dead_pids: list[DeadPid], snapshot: Snapshot, past: ProcessHistory, scan: HolderScan
+    dead_pids: list[DeadPid], snapshot: Snapshot, history: ProcessHistory, scan: HolderScan
 ) -> list[DeadPid]:
     minors = {gpu.uuid: gpu.facts.minor_number for gpu in snapshot.gpus}
     holders = [holder for holder in scan.holders if holder.benign is None]
     proven: dict[int, list[HolderEvidence]] = {}
     for dead_pid in dead_pids:
-        proven[dead_pid.pid] = _proven(dead_pid, _minors(dead_pid, minors), holders, past)
-    taken = {hold.holder.key for holds in proven.values() for hold in holds}
+        proven[dead_pid.pid] = _proven(dead_pid, _minors(dead_pid, minors), holders, history)
+    taken = {one.holder.key for found in proven.values() for one in found}
     free = [holder for holder in holders if holder.key not in taken]
     result = []
     for dead_pid in dead_pids:
-        holds = proven[dead_pid.pid] + _likely(dead_pid, _minors(dead_pid, minors), free, snapshot)
+        holders_of_it = proven[dead_pid.pid] + _likely(dead_pid, _minors(dead_pid, minors), free, snapshot)
         scanned = scan.taken_at >= dead_pid.since
-        result.append(replace(dead_pid, holders=tuple(holds), scanned=scanned))
+        result.append(replace(dead_pid, holders=tuple(holders_of_it), scanned=scanned))
     return result
 
 
@@ -70,8 +70,8 @@ def _minors(dead_pid: DeadPid, minors: Mapping[str, int | None]) -> list[int | N
     return [minors.get(uuid) for uuid, _ in dead_pid.memory]
 
 
-def _grip(holder: Holder, minors: Collection[int | None]) -> HeldDevice | None:
-    """Its grip on one of these GPUs; on any, where one of them is not known."""
+def _held_device(holder: Holder, minors: Collection[int | None]) -> HeldDevice | None:
+    """The device of one of these GPUs that it holds; of any, where one of them is not known."""
     for device in holder.devices:
         if device.minor is not None and (device.minor in minors or None in minors):
             return device
@@ -79,20 +79,20 @@ def _grip(holder: Holder, minors: Collection[int | None]) -> HeldDevice | None:
 
 
 def _proven(
-    dead_pid: DeadPid, minors: list[int | None], holders: list[Holder], past: ProcessHistory
+    dead_pid: DeadPid, minors: list[int | None], holders: list[Holder], history: ProcessHistory
 ) -> list[HolderEvidence]:
-    """Those whose lineage leads to the ghost: a process group and a session keep the number of their dead leader, and
+    """Those whose lineage leads to the dead pid: a process group and a session keep the number of a dead leader, and
     gputop remembers whose child it saw. Then the children of these."""
     found: dict[ProcessKey, HolderEvidence] = {}
     for holder in holders:
-        device = _grip(holder, minors)
-        if device is not None and (how := _lineage(dead_pid, holder.facts, past)) is not None:
+        device = _held_device(holder, minors)
+        if device is not None and (how := _lineage(dead_pid, holder.facts, history)) is not None:
             found[holder.key] = HolderEvidence(holder, device, how, certain=True)
     while True:
         more = {}
         for holder in holders:
             parent = next((key for key in found if key.pid == holder.facts.parent_pid), None)
-            if parent is not None and holder.key not in found and (device := _grip(holder, minors)) is not None:
+            if parent is not None and holder.key not in found and (device := _held_device(holder, minors)) is not None:
                 more[holder.key] = HolderEvidence(
                     holder, device, f"child of {parent.pid}, which also holds it", certain=True
                 )
@@ -101,12 +101,12 @@ def _proven(
         found |= more
 
 
-def _lineage(dead_pid: DeadPid, facts: HostFacts, past: ProcessHistory) -> str | None:
+def _lineage(dead_pid: DeadPid, facts: HostFacts, history: ProcessHistory) -> str | None:
     if facts.group_id == dead_pid.pid:
         return f"process group {dead_pid.pid}"
     if facts.session_id == dead_pid.pid:
         return f"session {dead_pid.pid}"
-    seen = past.parent_of(facts.key)
+    seen = history.parent_of(facts.key)
     if seen is not None and seen[0].key.pid == dead_pid.pid:
         return f"child of {dead_pid.pid} until {clock_or_day(seen[1])}"
     return None
@@ -116,12 +116,12 @@ def _likely(
     dead_pid: DeadPid, minors: list[int | None], holders: list[Holder], snapshot: Snapshot
 ) -> list[HolderEvidence]:
     """Those of unknown lineage that hold the device and use it for nothing of their own: not listed by the driver, no
-    workers of a process that lives and is listed, and started before the ghost died."""
+    workers of a process that lives and is listed, and started before the pid died."""
     listed = {process.pid for process in snapshot.processes if process.exists is not False}
     found = []
     for holder in holders:
         facts = holder.facts
-        device = _grip(holder, minors)
+        device = _held_device(holder, minors)
         if device is None or facts.key.pid in listed or facts.parent_pid in listed:
             continue
         if facts.start_time is not None and facts.start_time > dead_pid.since + 1:

@@ -30,7 +30,7 @@ from gputop.model import (
 from gputop.model.owner import Owner
 from gputop.settings import Settings
 
-#: Circumstances are read again after this long, within a budget of time a step.
+#: Contexts of processes are read again after this long, within a budget of time a step.
 AGAIN_SECONDS: Final = 10.0
 BUDGET_SECONDS: Final = 0.02
 FIRST_BUDGET_SECONDS: Final = 0.1  # for those never looked at
@@ -43,7 +43,7 @@ class LeakFinder:
     """Finds leaks, a step at a time. One thread owns it."""
 
     def __init__(self, investigator: Investigator, clock: Callable[[], float] = time.monotonic) -> None:
-        self.past = ProcessHistory()
+        self.history = ProcessHistory()
         self.scan: HolderScan | None = None
         self._investigator = investigator
         self._clock = clock
@@ -56,7 +56,7 @@ class LeakFinder:
 
     def step(self, snapshot: Snapshot, settings: Settings, scan_now: bool = False) -> LeakReport:
         """The report on *snapshot*. Takes milliseconds, and up to seconds where it scans."""
-        self.past.observe(snapshot)
+        self.history.observe(snapshot)
         breakdowns = tuple(memory_breakdown(gpu, snapshot.processes) for gpu in snapshot.gpus)
         self._unattributed_clock.observe(snapshot, breakdowns, settings.leak_gap_mib)
         processes = _by_key(snapshot)
@@ -64,7 +64,7 @@ class LeakFinder:
         dead_pids, unattributed = self._explain(snapshot, breakdowns)
         if self._scan_if_needed(snapshot, dead_pids, unattributed, scan_now):
             dead_pids, unattributed = self._explain(snapshot, breakdowns)
-            holders = {hold.holder.key: hold.holder for dead_pid in dead_pids for hold in dead_pid.holders}
+            holders = {found.holder.key: found.holder for dead_pid in dead_pids for found in dead_pid.holders}
             self._owners_of_holders = {key: self._investigator.owner(one.facts) for key, one in holders.items()}
         verdicts, notes = self._judge(snapshot, settings, processes, dead_pids)
         return LeakReport(
@@ -83,7 +83,7 @@ class LeakFinder:
     # ------------------------------------------------------------------ looking
 
     def _look(self, processes: dict[ProcessKey, list[GpuProcess]]) -> None:
-        """Read the circumstances of those never looked at, then again of those looked at the longest ago."""
+        """Read the context of those never looked at, then again of those looked at the longest ago."""
         now = self._clock()
         self._known = {key: known for key, known in self._known.items() if key in processes}
         self._investigator.forget(processes.keys() | self._owners_of_holders.keys())
@@ -97,22 +97,22 @@ class LeakFinder:
                 found = self._investigator.context(host) if host is not None else None
                 if found is not None:
                     self._known[key] = now, found
-                    self.past.note_relatives(key, found.ancestors, found.children)
+                    self.history.note_relatives(key, found.ancestors, found.children)
                 if time.perf_counter() > until:
                     break
 
     def _explain(
         self, snapshot: Snapshot, breakdowns: tuple[MemoryBreakdown, ...]
     ) -> tuple[tuple[DeadPid, ...], tuple[UnattributedMemory, ...]]:
-        dead_pids = find_dead_pids(snapshot, self.past, self.scan, self._impostors(snapshot))
+        dead_pids = find_dead_pids(snapshot, self.history, self.scan, self._reused_pids(snapshot))
         cards = (
             explain_unattributed(gpu, breakdown, self._unattributed_clock, snapshot, self.scan)
             for gpu, breakdown in zip(snapshot.gpus, breakdowns, strict=True)
         )
         return dead_pids, tuple(card for card in cards if card is not None)
 
-    def _impostors(self, snapshot: Snapshot) -> dict[int, HostFacts]:
-        """Listed pids whose bearer has no GPU open. Not clients of MPS, whose server has it for them."""
+    def _reused_pids(self, snapshot: Snapshot) -> dict[int, HostFacts]:
+        """Listed pids whose process now has no GPU open. Not clients of MPS, whose server has it for them."""
         no_gpu = {key for key, (_, known) in self._known.items() if known.holds_device is False}
         if not no_gpu:
             return {}
@@ -140,14 +140,14 @@ class LeakFinder:
         wait = SCAN_SECONDS[min(self._scans, len(SCAN_SECONDS)) - 1] if self._scans else 0.0
         new = what - self._scanned_for
         gone = self.scan is not None and not all(
-            self._investigator.is_alive(hold.holder.key) for dead_pid in dead_pids for hold in dead_pid.holders
+            self._investigator.is_alive(found.holder.key) for dead_pid in dead_pids for found in dead_pid.holders
         )
         if not (scan_now or new or gone or now - self._scanned_at >= wait):
             return False
-        puzzled = any(dead_pid.scanned and not dead_pid.holders for dead_pid in dead_pids) or any(
+        unexplained = any(dead_pid.scanned and not dead_pid.holders for dead_pid in dead_pids) or any(
             self.scan is not None and not card.holders for card in unattributed
         )
-        with_maps = scan_now or (puzzled and now - self._maps_at >= MAPS_SECONDS)
+        with_maps = scan_now or (unexplained and now - self._maps_at >= MAPS_SECONDS)
         self.scan = self._investigator.scan(with_maps)
         self._scanned_at = self._clock()
         self._maps_at = self._scanned_at if with_maps else self._maps_at
@@ -192,25 +192,25 @@ class LeakFinder:
         settings: Settings,
     ) -> Case | None:
         """None where nothing is known yet, or there is nothing to ask."""
-        life, known = self.past.of(key), self._known.get(key)
+        record, known = self.history.of(key), self._known.get(key)
         facts = rows[0].host
-        if facts is None or life is None or known is None:
+        if facts is None or record is None or known is None:
             return None
-        idle = 0.0 if life.quiet_since is None else life.last_seen - life.quiet_since
-        if nothing_to_ask(facts, known[1], bool(life.parent_changes), idle, settings):
+        idle = 0.0 if record.quiet_since is None else record.last_seen - record.quiet_since
+        if nothing_to_ask(facts, known[1], bool(record.parent_changes), idle, settings):
             return None
         memory = memory_by_gpu(rows)
         return Case(
             context=replace(known[1], facts=facts) if known[1].facts is not facts else known[1],
             memory=tuple(sorted(memory.items(), key=lambda entry: -(entry[1] or 0))),
             gpu_bytes=max((totals.get(uuid) or 0 for uuid in memory), default=None),
-            first_seen=life.first_seen,
-            memory_since=life.memory_since,
-            idle_since=life.idle_since,
-            cpu_percent_idle=life.cpu_share_since_quiet(),
-            stopped_since=life.stopped_since,
-            stuck_since=life.stuck_since,
-            parent_changes=tuple(life.parent_changes),
+            first_seen=record.first_seen,
+            memory_since=record.memory_since,
+            idle_since=record.idle_since,
+            cpu_percent_idle=record.cpu_share_since_quiet(),
+            stopped_since=record.stopped_since,
+            stuck_since=record.stuck_since,
+            parent_changes=tuple(record.parent_changes),
             held=held.get(key, ()),
         )
 

@@ -1,4 +1,4 @@
-"""What gputop remembers of GPU processes while it watches: a verdict needs a past, and /proc has none.
+"""What gputop remembers of GPU processes while it watches: a verdict needs a history, and /proc has none.
 
 Fed with snapshots, one after the other, by one thread. Times are the snapshots' ``steady_at``: a clock that is set does
 not make a busy process look idle. Bounded: the oldest dead are forgotten first.
@@ -93,7 +93,7 @@ class ProcessHistory:
 
     def __init__(self) -> None:
         self.records: dict[ProcessKey, ProcessRecord] = {}
-        self._newest: dict[int, ProcessKey] = {}  # pid: its latest bearer
+        self._newest: dict[int, ProcessKey] = {}  # pid: the process that had it last
         self.now = 0.0
 
     def observe(self, snapshot: Snapshot) -> None:
@@ -122,12 +122,12 @@ class ProcessHistory:
         return self.records.get(key)
 
     def last_of(self, pid: int) -> ProcessRecord | None:
-        """The process that bore *pid* last."""
+        """The last process with this pid."""
         key = self._newest.get(pid)
         return None if key is None else self.records.get(key)
 
     def before(self, key: ProcessKey) -> ProcessRecord | None:
-        """Who bore the pid before this process did."""
+        """The process that had the pid before this one."""
         found = [record for other, record in self.records.items() if other.pid == key.pid and other != key]
         return max(found, key=lambda record: record.last_seen, default=None)
 
@@ -154,7 +154,7 @@ class ProcessHistory:
     # -------------------------------------------------------------------- bookkeeping
 
     def _key_of(self, process: GpuProcess) -> ProcessKey:
-        """Of a pid that the host does not have, the process that last bore it."""
+        """Of a pid that the host does not have, the last process with it."""
         if process.host is not None:
             return process.host.key
         known = self._newest.get(process.pid)

@@ -16,7 +16,7 @@ from gputop.model.owner import Owner
 
 
 class HolderEvidence(NamedTuple):
-    """Why a holder is thought to keep a ghost's memory."""
+    """Why a holder is thought to hold a dead pid's memory."""
 
     holder: Holder
     device: HeldDevice
@@ -35,7 +35,7 @@ class DeadPid:
     saw_death: bool = False  # gputop saw it alive before, so *since* is the time of its death
     holders: tuple[HolderEvidence, ...] = ()  # the certain ones first
     scanned: bool = False  # whether holders were looked for since it is dead
-    reused_by: HostFacts | None = None  # who bears the pid now, without a GPU of its own
+    reused_by: HostFacts | None = None  # who has the pid now, without a GPU of its own
 
     @property
     def memory_bytes(self) -> int | None:
@@ -92,10 +92,10 @@ class LeakReport:
     stragglers: tuple[Straggler, ...] = ()
     owners: Mapping[ProcessKey, Owner] = field(default_factory=dict)
     scan: HolderScan | None = None
-    unsure: tuple[str, ...] = ()  # what could not be told and why, in words, with what to do
+    unsure: tuple[str, ...] = ()  # what could not be told and why, with what to do
 
     def verdict_of(self, key: ProcessKey) -> LeakVerdict | None:
-        """What is thought of the process; of one that holds a ghost's memory, the verdict on the ghost."""
+        """What is thought of the process; of one that holds a dead pid's memory, the verdict on that."""
         for verdict in (*self.verdicts, *self.notes):
             if verdict.process == key:
                 return verdict

@@ -1,5 +1,5 @@
-"""The single rules by which processes that hold GPU memory are judged (R3 to R10 of facts/nvml.md §4.3), each with its
-evidence in words, and what excuses a process. :mod:`gputop.leaks.verdicts` combines them."""
+"""The single rules by which processes that hold GPU memory are judged (R3 to R10 of docs/leak-rules.md), each with its
+evidence, and what excuses a process. :mod:`gputop.leaks.verdicts` combines them."""
 
 from __future__ import annotations
 

@@ -171,8 +171,8 @@ def _verdict_json(verdict: LeakVerdict, report: LeakReport, indices: dict[str, i
         "doubts": list(verdict.doubts),
         "targets": [_key_json(key) for key in verdict.targets],
         "holders": [
-            {**_holder_json(hold.holder), "how": hold.how, "certain": hold.certain}
-            for hold in (dead_pid.holders if dead_pid is not None else ())
+            {**_holder_json(found.holder), "how": found.how, "certain": found.certain}
+            for found in (dead_pid.holders if dead_pid is not None else ())
         ],
     }
 

@@ -1,4 +1,4 @@
-"""The rules by which a process that holds GPU memory is called LEAK, STUCK, SUSPECT or IDLE (facts/nvml.md §4.3).
+"""The rules by which a process that holds GPU memory is called LEAK, STUCK, SUSPECT or IDLE (docs/leak-rules.md).
 
 Pure functions of what was found out, so each rule is a line in a table of tests. What is deliberate (nohup, setsid),
 looked after (systemd, a living Slurm job, a container) or merely at rest (servers, notebooks) is never a leak.
@@ -118,7 +118,7 @@ def _combine(
 def judge_dead_pid(
     dead_pid: DeadPid, settings: Settings, now: float, names: Mapping[str, str], scan: HolderScan | None = None
 ) -> LeakVerdict | None:
-    """The verdict on a pid that only the driver knows (R1) and those who keep its memory (R2). *names* of GPUs by
+    """The verdict on a pid that only the driver knows (R1) and those that hold its memory (R2). *names* of GPUs by
     UUID."""
     if now - dead_pid.since < DEAD_PID_SECONDS or (dead_pid.known is not None and ignored(dead_pid.known, settings)):
         return None
@@ -130,11 +130,13 @@ def judge_dead_pid(
     died = f"{'died at' if dead_pid.saw_death else 'was already dead at'} {clock_or_day(dead_pid.since)}"
     words = f"the driver lists {dead_pid.pid}{name} with {where}, but {gone}; it {died}"
     findings = [Finding("R1", words)]
-    for hold in dead_pid.holders[:MOST_HOLDERS]:
-        grip = hold.device.open_as
-        proof = hold.how if hold.certain else f"probably, not proven: {hold.how}"
+    for found in dead_pid.holders[:MOST_HOLDERS]:
+        held = found.device
+        proof = found.how if found.certain else f"probably, not proven: {found.how}"
         findings.append(
-            Finding("R2", f"{hold.holder.key.pid} holds {hold.device.path} ({grip}) opened by {dead_pid.pid}; {proof}")
+            Finding(
+                "R2", f"{found.holder.key.pid} holds {held.path} ({held.open_as}) opened by {dead_pid.pid}; {proof}"
+            )
         )
     if len(dead_pid.holders) > MOST_HOLDERS:
         findings.append(Finding("R2", f"{len(dead_pid.holders) - MOST_HOLDERS} more processes hold it as well"))
@@ -160,10 +162,10 @@ def judge_dead_pid(
         since=dead_pid.since,
         user=dead_pid.known.user
         if dead_pid.known is not None
-        else _only(hold.holder.facts.user for hold in dead_pid.holders),
+        else _only(found.holder.facts.user for found in dead_pid.holders),
         command=dead_pid.known.command
         if dead_pid.known is not None
-        else _only(h.holder.facts.command for h in dead_pid.holders),
+        else _only(found.holder.facts.command for found in dead_pid.holders),
     )
 
 
@@ -189,9 +191,9 @@ def ignored(facts: HostFacts, settings: Settings) -> bool:
 def _context(case: Case, now: float) -> list[str]:
     """What it holds, since when unchanged, since when unused."""
     said = [f"holds {size_in_words(case_memory(case))} of GPU memory"]
-    grips = [f"{device.path} ({device.open_as})" for device in case.held if device.minor is not None]
-    if grips:
-        said.append("open: " + ", ".join(grips[:4]) + (" and more" if len(grips) > 4 else ""))
+    devices = [f"{device.path} ({device.open_as})" for device in case.held if device.minor is not None]
+    if devices:
+        said.append("open: " + ", ".join(devices[:4]) + (" and more" if len(devices) > 4 else ""))
     if case.memory_since is not None and now - case.memory_since >= 60:
         watched = "at least " if case.memory_since <= case.first_seen else ""
         said.append(f"memory unchanged for {watched}{duration_in_words(now - case.memory_since)}")

@@ -25,7 +25,7 @@ PERIOD: Final = 2.0  # seconds between looks: the rules speak of 5 s and more
 
 class LeakWatch(threading.Thread):
     """Reads owners of new processes at once, the rules' facts every few seconds, open files of all processes only
-    where there is a ghost or a gap, or on demand. Never blocks its callers."""
+    where there is a dead pid or unattributed memory, or on demand. Never blocks its callers."""
 
     def __init__(
         self,

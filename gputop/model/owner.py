@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """The container a process is in, as its cgroup and root directory tell (facts/nvml.md §5)."""
+    """The container a process is in, as its cgroup and root directory tell."""
 
     engine: str  # "docker", "podman", "kubernetes", "lxc", "nspawn", "apptainer", "enroot", "container"
     id: str | None = None  # 64 hex digits, or the name where the engine has names only

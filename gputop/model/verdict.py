@@ -10,7 +10,7 @@ from gputop.model.process import ProcessKey
 
 
 class Verdict(enum.IntEnum):
-    """What is thought of a process that holds GPU memory, the worst last (facts/nvml.md §4.3)."""
+    """What is thought of a process that holds GPU memory, the worst last (docs/leak-rules.md)."""
 
     NOTE = 0  # worth knowing, no reproach: an orphan that does its work
     IDLE = 1  # holds memory and does nothing; never called a leak

@@ -41,7 +41,7 @@ def read_details(
     """Details of the process; None when it is gone or its pid was reused.
 
     *known* are its facts if it is followed already (with its CPU use); *facts_of* reads those of its relatives.
-    Everything is read through an open /proc/PID, so nothing of a later bearer of the pid can get in.
+    Everything is read through an open /proc/PID, so nothing of a process that reused the pid can get in.
     """
     try:
         process = os.open(f"{proc}/{key.pid}", os.O_RDONLY | os.O_DIRECTORY)

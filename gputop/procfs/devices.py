@@ -57,7 +57,7 @@ class NvidiaDevices:
         try:
             if held := _held_in("fd", process, judge):
                 return held
-            # A dead first thread has no files, its living siblings have them (facts/nvml.md §2.9).
+            # /proc/PID/fd of a dead main thread is empty; /proc/PID/task/*/fd of its living threads is not.
             for task in _names_in("task", process):
                 try:
                     if held := _held_in(f"task/{task}/fd", process, judge):

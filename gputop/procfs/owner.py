@@ -1,4 +1,4 @@
-"""To whom a process belongs: container, job, unit, terminal, Python environment, rank (facts/nvml.md §5).
+"""To whom a process belongs: container, job, unit, terminal, Python environment, rank.
 
 The cgroup says it surely and to everybody; the environment only to its owner and root, and only what it was at the
 start. Of the environment nothing but the names below is ever looked at.

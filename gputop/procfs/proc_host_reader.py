@@ -1,7 +1,7 @@
 """Who a pid is: reads :class:`~gputop.model.HostFacts` of GPU processes from /proc, tick after tick, at little cost.
 
 A process is found again by a descriptor of its /proc/PID/stat that stays open: reading it gives ESRCH once the
-process is gone, even where another one bears the pid by then. Anything remembered goes with it.
+process is gone, even where another one has the pid by then. Anything remembered goes with it.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class ProcHostReader:
             known.describe(self._proc, stat, self.users)
             known.look_again_at = now + patience(stat)
             if known.descriptor >= 0:
-                os.pread(known.descriptor, 1, 0)  # ESRCH: the paths just read may have been the pid's next bearer's
+                os.pread(known.descriptor, 1, 0)  # ESRCH: what was just read may be of a process that reused the pid
         return known.facts_from(stat, self._boot_time)
 
     def _forget(self, pid: int) -> None:

@@ -54,7 +54,7 @@ def related_among(everyone: Sequence[HostFacts], of: Collection[ProcessKey]) -> 
 
 
 def _descendants(everyone: Iterable[HostFacts], roots: Collection[int]) -> list[HostFacts]:
-    """Parents before children. A "parent" that started later than its child is a later bearer of that pid."""
+    """Parents before children. A "parent" that started later than its child has reused that pid."""
     children: dict[int, list[HostFacts]] = {}
     started: dict[int, int] = {}
     for facts in everyone:

@@ -1,7 +1,7 @@
 """Who holds NVIDIA devices open: GPU memory lives as long as the last descriptor or mapping of its device does.
 
 The driver lists the process that *opened* a device. Forked children keep the descriptor, so they keep the memory of a
-parent that was killed, and no list of the driver names them (facts/nvml.md §2.5, §4.2; facts/h200.md).
+parent that was killed, and no list of the driver names them (docs/leak-rules.md).
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ def with_holders(
     known: dict[ProcessKey, HostFacts] = {}
     for dead_pid in dead_pids:
         wanted = set(dead_pid.targets)
-        for hold in dead_pid.holders:
-            facts = hold.holder.facts
+        for found in dead_pid.holders:
+            facts = found.holder.facts
             if facts.key in wanted:
                 known.setdefault(facts.key, facts)
                 targets.setdefault(facts.key, Target(facts.key, facts.user, facts.command or facts.name))

@@ -36,11 +36,11 @@ def about_verdict(verdict: LeakVerdict, report: LeakReport, view: View, cells: i
 def about_holders(dead_pid: DeadPid, report: LeakReport, view: View, cells: int) -> list[Line]:
     """Who keeps the memory of a dead pid, the likeliest first."""
     lines: list[Line] = []
-    for hold in dead_pid.holders:
-        facts = hold.holder.facts
-        sure = "" if hold.certain else " (probably, not proven)"
+    for found in dead_pid.holders:
+        facts = found.holder.facts
+        sure = "" if found.certain else " (probably, not proven)"
         called = f"{facts.key.pid} {facts.command or facts.name or ''} ({facts.user or facts.uid})"
-        words = f"{called} holds {hold.device.path} ({hold.device.open_as}): {hold.how}{sure}"
+        words = f"{called} holds {found.device.path} ({found.device.open_as}): {found.how}{sure}"
         lines += hanging("R2 held by", words, cells, "text")
     if dead_pid.holders:
         lines += hanging(

@@ -27,7 +27,7 @@ from tests.driver import SimulatedDriver
 from tests.unit.children import child, wait_for
 
 MIB = 1024**2
-CONTEXT = 5638 * MIB  # of facts/h200.md: a 5 GiB tensor, context included
+CONTEXT = 5638 * MIB  # measured on an H200: a 5 GiB tensor, context included
 
 #: Opens the GPU, forks sys.argv[2] children that inherit it, and tells their pids.
 PARENT = """

@@ -1,4 +1,4 @@
-"""What memory does when processes die (the table of facts/h200.md), and what gputop says of it: the simulated driver
+"""What memory does when processes die, and what gputop says of it: the simulated driver
 lists the pids, the processes are real."""
 
 from __future__ import annotations
@@ -370,7 +370,7 @@ def test_a_dead_holder_is_noticed_and_the_rest_is_named(box: Box) -> None:
 
 
 def test_an_innocent_process_that_got_a_dead_ones_pid_is_not_taken_for_the_owner(box: Box) -> None:
-    """The driver lists a pid that lives, but its bearer has no GPU open: the one that had is dead."""
+    """The driver lists a pid that lives, but that process has no GPU open: the one that had is dead."""
     with box.parent(2) as (parent, workers), child() as innocent:
         parent.kill()
         parent.wait()

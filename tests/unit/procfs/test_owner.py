@@ -1,4 +1,4 @@
-"""To whom a process belongs: the patterns of facts/nvml.md §5, and what a real process says."""
+"""To whom a process belongs: the cgroup patterns of Docker, Kubernetes, Slurm…, and what a real process says."""
 
 from __future__ import annotations
 

@@ -115,8 +115,8 @@ def test_related_of_a_pid_that_is_another_ones_by_now_is_empty(family: Family) -
 
 def test_parent_that_started_after_its_child_is_no_parent() -> None:
     old = HostFacts(ProcessKey(20, 100), 0.0, parent_pid=10)
-    new_bearer = HostFacts(ProcessKey(10, 500), 0.0, parent_pid=1)
-    assert related_among([old, new_bearer], [new_bearer.key]).descendants == ()
+    newcomer = HostFacts(ProcessKey(10, 500), 0.0, parent_pid=1)
+    assert related_among([old, newcomer], [newcomer.key]).descendants == ()
 
 
 def _graceful(family: Family, scope: SignalScope, grace: float, log: ActionLog | None = None) -> GracefulTermination:
