@@ -47,7 +47,7 @@ class _Member(NamedTuple):
     verdict: LeakVerdict | None = None  # on it: of a dead pid it knows whose it was
 
     @property
-    def words(self) -> str:
+    def label(self) -> str:
         host = self.process.host
         if host is None and self.verdict is not None:
             user, command = self.verdict.user, self.verdict.command
@@ -97,7 +97,7 @@ def _whose(gpu: Gpu, members: list[_Member], report: LeakReport) -> Iterable[str
     parts = memory_breakdown(gpu, [member.process for member in members])
     for member in members[:MOST_PROCESSES]:
         dead = " (dead: it exited, but its memory is still allocated)" if member.process.exists is False else ""
-        yield f"{units.size(member.process.memory_bytes):>6}  {member.words}{dead}"
+        yield f"{units.size(member.process.memory_bytes):>6}  {member.label}{dead}"
     rest = members[MOST_PROCESSES:]
     if rest:
         held = sum(member.process.memory_bytes or 0 for member in rest)
