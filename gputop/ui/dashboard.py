@@ -212,7 +212,7 @@ class Dashboard(MonitorScreen, Screen[None]):
         from gputop.ui.processes.filter_prompt import FilterPrompt
 
         if self.prompt is None:
-            self.prompt = FilterPrompt(self._set_filter, self._filter_done)
+            self.prompt = FilterPrompt(self._set_filter, lambda: self.set_focus(self.table))
             await self.mount(self.prompt)
         self.prompt.open(self.table.filter_text)
         self.set_focus(self.prompt.input)  # at once: the next key may be waiting
@@ -221,9 +221,6 @@ class Dashboard(MonitorScreen, Screen[None]):
         problem = self.table.set_filter(text)
         self._want()
         return problem
-
-    def _filter_done(self) -> None:
-        self.set_focus(self.table)
 
     def key_escape(self) -> None:
         """Clears the filter, and nothing else: a torn escape sequence begins with it."""
@@ -245,11 +242,7 @@ class Dashboard(MonitorScreen, Screen[None]):
     def action_sort(self) -> None:
         from gputop.ui.processes.sort_screen import SortScreen
 
-        def picked(choice: tuple[str, bool] | None) -> None:
-            if choice is not None:
-                self.monitor.change_for_now(sort=choice[0], sort_reverse=choice[1])
-
-        self.app.push_screen(SortScreen(self.monitor), picked)
+        self.app.push_screen(SortScreen(self.monitor))
 
     @on(ProcessTable.SortChanged)
     def _sort_changed(self, event: ProcessTable.SortChanged) -> None:
@@ -280,6 +273,7 @@ class Dashboard(MonitorScreen, Screen[None]):
         else:
             kill_chosen(self, self.monitor, self.table.targets())
 
+    @on(ProcessTable.RowActivated)
     def action_details(self) -> None:
         if self.gpus.has_focus and self.gpus.selected is not None:
             self._gpu_details(self.gpus.selected)
@@ -314,10 +308,6 @@ class Dashboard(MonitorScreen, Screen[None]):
     @on(GpuArea.GpuActivated)
     def _gpu_activated(self, event: GpuArea.GpuActivated) -> None:
         self._gpu_details(event.uuid)
-
-    @on(ProcessTable.RowActivated)
-    def _process_activated(self) -> None:
-        self.action_details()
 
     def _gpu_details(self, uuid: str) -> None:
         from gputop.ui.gpus.details_screen import GpuScreen

@@ -63,15 +63,17 @@ def chooser() -> SortScreen:
         (["I", "enter"], ("gpu_mem", True)),
         (["right", "left", "enter"], ("gpu_mem", False)),
         (["home", "enter"], ("gpu", False)),
-        (["escape"], None),
-        (["q"], None),
+        (["I", "down", "escape"], ("gpu_mem", False)),
+        (["down", "q"], ("gpu_mem", False)),
     ],
 )
 async def test_sort_is_chosen(keys: list[str], result: object) -> None:
-    async with showing(chooser) as (app, pilot):
+    monitor = monitor_of()
+    async with showing(lambda: SortScreen(monitor)) as (app, pilot):
         await pilot.press(*keys)
         await pilot.pause()
-        assert app.results == [result]
+        assert app.over is None
+        assert (monitor.settings.sort, monitor.settings.sort_reverse) == result
 
 
 async def test_sort_begins_at_the_column_of_now_and_shows_the_way() -> None:

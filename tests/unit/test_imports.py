@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import grimp
 import pytest
 
 from tests.driver import SimulatedDriver
@@ -69,3 +70,12 @@ def test_once_on_a_driver_needs_no_screen_either(driver: SimulatedDriver) -> Non
 
 def test_a_refusal_needs_no_screen() -> None:
     assert not imported("--demo") & {*HEAVY, "gputop.ui", "pynvml"}
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    graph = grimp.build_graph("gputop")
+    left = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    while leaves := [module for module, imports in left.items() if not imports & left.keys()]:
+        for module in leaves:
+            del left[module]
+    assert not left, f"in circles, or importing one: {sorted(left)}"

@@ -9,8 +9,7 @@ from textual.screen import Screen
 from gputop.leaks.report import DeadPid
 from gputop.model import LeakVerdict
 from gputop.monitor import Monitor
-from gputop.ui.kill.targets import KillRequest, verdicts_to_end, with_holders
-from gputop.ui.processes.tags import Targets
+from gputop.ui.kill.targets import ChosenTargets, KillRequest, verdicts_to_end, with_holders
 
 READ_ONLY: Final = "gputop runs with --read-only: it sends no signals."
 
@@ -25,7 +24,7 @@ def kill(screen: Screen[Any], monitor: Monitor, request: KillRequest) -> None:
     screen.app.push_screen(KillScreen(monitor, request))
 
 
-def kill_chosen(screen: Screen[Any], monitor: Monitor, found: Targets) -> None:
+def kill_chosen(screen: Screen[Any], monitor: Monitor, found: ChosenTargets) -> None:
     """Ask about the rows chosen in the process table; of dead pids among them, about those who keep their memory."""
     if monitor.signals is None:
         screen.notify(READ_ONLY, severity="warning", markup=False)

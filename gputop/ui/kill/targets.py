@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from gputop.leaks.report import DeadPid, LeakReport
 from gputop.model import HostFacts, LeakVerdict, ProcessKey, replace
 from gputop.signals.memory_reclaim import HeldMemory
 from gputop.signals.protocol import Target
 from gputop.signals.scope import SignalScope
+
+
+class ChosenTargets(NamedTuple):
+    """Frozen at the key press: what happens in the table afterwards changes nothing about it."""
+
+    chosen: tuple[Target, ...] = ()
+    hidden: tuple[Target, ...] = ()  # tagged, but the filter hides them: left out
+    refused: tuple[tuple[Target, str], ...] = ()  # left out, and why in words
 
 
 @dataclass(frozen=True, slots=True)

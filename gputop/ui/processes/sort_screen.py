@@ -15,12 +15,9 @@ from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.dialog import Dialog
 from gputop.ui.toolkit.frame import Hint, on
 
-SortChoice = tuple[str, bool]
-"""The column's id, and whether its natural order is reversed."""
 
-
-class SortScreen(MonitorScreen, Dialog[SortChoice | None]):
-    """Asks for the column: those of the table first, then the others. Dismissed with None where nothing was chosen."""
+class SortScreen(MonitorScreen, Dialog[None]):
+    """Asks for the column: those of the table first, then the others. Used for now, as by the table's own keys."""
 
     most_cells: ClassVar[int] = 64
 
@@ -38,9 +35,9 @@ class SortScreen(MonitorScreen, Dialog[SortChoice | None]):
         event.stop()
         match event.key:
             case "escape" | "q" | "f6" | "f10":
-                self.dismiss(None)
+                self.dismiss()
             case "enter":
-                self.dismiss((self._ids[self._at], self._reverse))
+                self._sort_by(self._at)
             case "down" | "tab":
                 self._go(self._at + 1)
             case "up" | "shift+tab":
@@ -53,6 +50,10 @@ class SortScreen(MonitorScreen, Dialog[SortChoice | None]):
                 self._reverse = not self._reverse
         if self.is_current:
             self.draw()
+
+    def _sort_by(self, n: int) -> None:
+        self.monitor.change_for_now(sort=self._ids[n], sort_reverse=self._reverse)
+        self.dismiss()
 
     def _go(self, to: int) -> None:
         self._at = max(0, min(len(self._ids) - 1, to))
@@ -67,7 +68,7 @@ class SortScreen(MonitorScreen, Dialog[SortChoice | None]):
 
     def clicked(self, row: int, column: int) -> None:
         if 0 <= row < self._rows and self._first + row < len(self._ids):
-            self.dismiss((self._ids[self._first + row], self._reverse))
+            self._sort_by(self._first + row)
 
     def heading(self) -> str:
         return "Sort by"

@@ -12,6 +12,7 @@ from textual.message import Message
 
 from gputop.model import GpuProcess, Snapshot
 from gputop.model.columns import COLUMNS, Column
+from gputop.ui.kill.targets import ChosenTargets
 from gputop.ui.processes.annotations import ProcessAnnotations
 from gputop.ui.processes.cursor import Cursor
 from gputop.ui.processes.lines import heading, message, status
@@ -22,7 +23,7 @@ from gputop.ui.processes.listing.rows import ProcessRows, TableRows
 from gputop.ui.processes.mark import Mark
 from gputop.ui.processes.status import changes_since_mark, empty_reason, rows_out_of_view, summary
 from gputop.ui.processes.table_painter import TablePainter
-from gputop.ui.processes.tags import Tags, Targets, targets
+from gputop.ui.processes.tags import Tags, targets
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.toolkit.view import View
@@ -134,7 +135,7 @@ class ProcessTable(LineWidget):
         row = self.cursor_row
         return row.process if row is not None else None
 
-    def targets(self) -> Targets:
+    def targets(self) -> ChosenTargets:
         """What a signal would be sent to, frozen now: the tagged processes, else the one at the cursor."""
         return targets(self._listing, self._tags, self.cursor_row)
 

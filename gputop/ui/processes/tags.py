@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from gputop.model import ProcessKey
 from gputop.signals.protocol import Target
+from gputop.ui.kill.targets import ChosenTargets
 from gputop.ui.processes.listing.row import ProcessRow, sum_or_none
 from gputop.ui.processes.listing.rows import TableRows
-
-
-class Targets(NamedTuple):
-    """Frozen at the key press: what happens in the table afterwards changes nothing about it."""
-
-    chosen: tuple[Target, ...] = ()
-    hidden: tuple[Target, ...] = ()  # tagged, but the filter hides them: left out
-    refused: tuple[tuple[Target, str], ...] = ()  # left out, and why in words
 
 
 class Tags:
@@ -77,19 +69,19 @@ class Tags:
         return [pid for pid in self._start_ticks if pid in listing.known] if self._start_ticks else []
 
 
-def targets(listing: TableRows, tags: Tags, cursor: ProcessRow | None) -> Targets:
+def targets(listing: TableRows, tags: Tags, cursor: ProcessRow | None) -> ChosenTargets:
     """The tagged processes, else the one at the cursor. Where a filter hides all that are tagged, none: the one at the
     cursor is not what was asked for."""
     tagged = tags.listed(listing)
     if not tagged and cursor is not None and cursor.gone:
         gone = Target(cursor.process_key)
-        return Targets(refused=((gone, f"exited {cursor.annotation.exited}: there is nothing left to signal"),))
+        return ChosenTargets(refused=((gone, f"exited {cursor.annotation.exited}: there is nothing left to signal"),))
     if not tagged and cursor is not None and cursor.is_group:
         group = Target(ProcessKey(len(cursor.pids), None))
-        return Targets(refused=((group, f"processes in {cursor.annotation.group}: Space tags them"),))
+        return ChosenTargets(refused=((group, f"processes in {cursor.annotation.group}: Space tags them"),))
     if not tagged and cursor is not None and cursor.is_launcher:
         launcher = Target(ProcessKey(cursor.process.pid, None))
-        return Targets(refused=((launcher, "uses no GPU itself: Space tags the processes under it"),))
+        return ChosenTargets(refused=((launcher, "uses no GPU itself: Space tags the processes under it"),))
     if not tagged:
         pids, hidden = ([] if cursor is None else [cursor.process.pid]), []
     else:
@@ -104,7 +96,7 @@ def targets(listing: TableRows, tags: Tags, cursor: ProcessRow | None) -> Target
             refused.append((target, why_not))
         else:
             chosen.append(target)
-    return Targets(tuple(chosen), tuple(_target(listing, pid)[0] for pid in hidden), tuple(refused))
+    return ChosenTargets(tuple(chosen), tuple(_target(listing, pid)[0] for pid in hidden), tuple(refused))
 
 
 def _target(listing: TableRows, pid: int) -> tuple[Target, str]:
