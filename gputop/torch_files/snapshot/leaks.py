@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import compress, pairwise
 from typing import Final
 
 from gputop.torch_files.snapshot.groups import AllocationFilter
@@ -21,7 +21,9 @@ from gputop.torch_files.snapshot.memory_snapshot import ALLOC, DeviceSnapshot
 
 PARTS: Final = 12  # of a trace whose steps are not known
 _MOST_STEPS: Final = 60
-_STEP: Final = re.compile(r"step|iter|batch", re.IGNORECASE)
+_STEPS: Final = ("step", "iter", "batch")  # by what goes before what where a note has several
+_STEP: Final = re.compile("|".join(_STEPS), re.IGNORECASE)
+_NUMBERED: Final = re.compile(rf"({'|'.join(_STEPS)})[a-z]*[\W_]{{0,3}}(\d+)", re.IGNORECASE)
 _IS_ALLOC: Final = bytes(code == ALLOC for code in range(256))
 _DIGITS: Final = re.compile(r"\d+")
 
@@ -67,17 +69,28 @@ def _annotated(device: DeviceSnapshot) -> tuple[list[int], str] | None:
 
 
 def _noted(device: DeviceSnapshot) -> tuple[list[int], str] | None:
-    notes = device.snapshot.notes
-    of_steps = [bool(_STEP.search(note) and _DIGITS.search(note)) for note in notes]
-    if not any(of_steps):
+    """By metadata that numbers steps, whatever else it tells: ``step=3 phase=fwd`` and ``step=3 phase=bwd`` are one."""
+    step_of = [_step(note) for note in device.snapshot.notes]
+    if not any(step_of):
         return None
     starts, before, name = [], None, ""
     for entry, note in enumerate(device.note):
-        if of_steps[note] and note != before:
-            before = note
+        step = step_of[note]
+        if step is not None and step != before:
+            before = step
             starts.append(entry)
-            name = name or _DIGITS.sub("", notes[note]).strip(" #:=_-") or "step"
+            name = name or step[0]
     return (starts, name) if len(starts) >= 3 else None
+
+
+def _step(note: str) -> tuple[str, str] | None:
+    """The name and number of the step that a note tells of; a whole note that has its number somewhere else."""
+    if not _STEP.search(note) or not _DIGITS.search(note):
+        return None
+    numbered = min(_NUMBERED.finditer(note), key=lambda found: _STEPS.index(found[1].casefold()), default=None)
+    if numbered is not None:
+        return numbered[1].casefold(), numbered[2]
+    return _DIGITS.sub("", note).strip(" #:=_-") or "step", note
 
 
 @dataclass(slots=True)
@@ -117,7 +130,7 @@ def leaks(device: DeviceSnapshot, cut: Steps | None = None, only: AllocationFilt
         leak.oldest, leak.newest = min(leak.oldest, birth), max(leak.newest, birth)
     _count_freed(device, found)
     for leak in found.values():
-        leak.growing = _grows(leak)
+        leak.growing = _grows(leak, several=cut.unit != "step")
     return sorted(found.values(), key=lambda leak: (not leak.growing, -leak.bytes, leak.stack))
 
 
@@ -132,15 +145,22 @@ def _count_freed(device: DeviceSnapshot, found: dict[int, Leak]) -> None:
         leak.freed = max(0, leak.freed - leak.count)
 
 
-def _grows(leak: Leak) -> bool:
-    """Something was left in at least three steps, the last two apart, and in at least half of those since the first.
+def _grows(leak: Leak, several: bool) -> bool:
+    """Something was left in at least three steps, the last two apart, and it goes on: at any period, in any share of
+    the steps. A cache that fills and stays does not: it leaves less and less, then nothing for long.
 
     The last two steps are what a step in progress may still hold; with few steps, only the last is.
     """
     tail = 2 if len(leak.by_step) >= 6 else 1
     settled: Sequence[int] = leak.by_step[: len(leak.by_step) - tail]
-    first = next((n for n, amount in enumerate(settled) if amount), None)
-    if first is None:
+    left = [n for n, amount in enumerate(settled) if amount]
+    if len(left) < 3:
         return False
-    left = sum(1 for amount in settled if amount)
-    return left >= 3 and left * 2 >= len(settled) - first
+    since_first = len(settled) - left[0]
+    longest = max(after - before for before, after in pairwise(left))
+    since_last = len(settled) - 1 - left[-1]
+    if since_last > max(2 * longest, since_first // 4):
+        return False
+    weights = [settled[n] if several else 1 for n in left]  # a column of several steps counts by its bytes
+    late = sum(weight for n, weight in zip(left, weights, strict=True) if n >= left[0] + since_first // 2)
+    return late * 3 >= sum(weights) - late

@@ -122,6 +122,10 @@ class DeviceSnapshot:
         self.has_times: bool = facts["has_times"]
         self.held_at_start: int = facts["held_at_start"]
         self.reserved_at_start: int = facts["reserved_at_start"]
+        self.unseen: int = facts["unseen"]  # allocations that were left out of the trace: the curve is at most
+        self.blocks_cut: int = facts["blocks_cut"]  # that reached into the next one or beyond their segment
+        self.odd_entries: int = facts["odd_entries"]  # of the trace, with values of wrong types
+        self.times_go_back: bool = facts["times_go_back"]
         self.unmatched: int = facts["unmatched"]
         self.ooms: list[tuple[int, int | None]] = [(entry, free) for entry, free in facts["ooms"]]
         # the trace, a value an entry

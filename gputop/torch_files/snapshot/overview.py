@@ -180,18 +180,38 @@ def coverage(device: DeviceSnapshot) -> Coverage:
     )
 
 
+def _oddities(device: DeviceSnapshot) -> list[str]:
+    """What the file itself tells wrongly, or not."""
+    words = []
+    if device.unseen:
+        words.append(
+            f"{device.unseen:,} allocations were left out of the recording (skip_actions): each is taken to be held "
+            "since its memory was reserved, or freed before, so the curve and its peak are upper bounds."
+        )
+    if device.times_go_back:
+        words.append("Its times go back (the clock was set, or they are in no order): no durations are given.")
+    if device.odd_entries:
+        words.append(f"{device.odd_entries:,} trace entries hold values that are not numbers: left out.")
+    return words
+
+
 def coverage_sentences(device: DeviceSnapshot) -> list[str]:
     """The same in sentences, the most important first."""
     told = coverage(device)
+    cut = []
+    if device.blocks_cut:
+        some = "1 block does" if device.blocks_cut == 1 else f"{device.blocks_cut:,} blocks do"
+        cut.append(f"{some} not fit the place (a damaged file?): cut where the next one or the segment's end is.")
     if not told.entries:
         return [
+            *cut,
             "No trace: the snapshot shows what is held, not when it was allocated "
-            "(torch.cuda.memory._record_memory_history() was not called, or only for state)."
+            "(torch.cuda.memory._record_memory_history() was not called, or only for state).",
         ]
     span = ""
     if told.seconds is not None:
         span = f" over {told.seconds:.3g} s" if told.seconds < 60 else f" over {units.duration(told.seconds)}"
-    words = [f"{told.entries:,} trace entries{span}."]
+    words = [f"{told.entries:,} trace entries{span}.", *cut]
     if told.percent is not None:
         words.append(f"Of what is held at the dump, the trace saw {told.percent:.1f} % of the bytes allocated.")
     if told.before:
@@ -201,6 +221,7 @@ def coverage_sentences(device: DeviceSnapshot) -> list[str]:
             None: "recording began later, or the ring was full (max_entries) and lost its oldest entries",
         }[told.overflowed]
         words.append(f"{fine.size(told.before)} was held before the first entry: {why}.")
+    words += _oddities(device)
     if told.unmatched:
         words.append(
             f"{told.unmatched:,} allocations or frees lack their counterpart: some kinds of entries were not recorded "

@@ -16,14 +16,29 @@ from __future__ import annotations
 
 import bisect
 from array import array
-from collections.abc import Callable, Sequence
-from operator import itemgetter
+from collections.abc import Sequence
 from typing import Any, BinaryIO, Final
 
 from gputop.model import clean_text
 from gputop.torch_files import columns
 from gputop.torch_files.maxima import levels
 from gputop.torch_files.safe_pickle import Progress
+from gputop.torch_files.snapshot.entry_values import (
+    ACTION,
+    ADDRESS,
+    CONTEXT,
+    FRAMES,
+    METADATA,
+    POOL,
+    SIZE,
+    STREAM,
+    TIME,
+    go_back,
+    in_short,
+    numbered,
+    values,
+    without_odd,
+)
 from gputop.torch_files.snapshot.frames import FrameCollector
 from gputop.torch_files.snapshot.replay import ACTIONS, FREE_COMPLETED, OOM, OTHER, lifetimes, reserved_curve
 from gputop.torch_files.snapshot.schema import HOST, device_of, top_level
@@ -39,9 +54,6 @@ _CODES: Final = {name: code for code, name in enumerate(ACTIONS)} | {"free": FRE
 UNKNOWN_POOL: Final = 0  # the number of "the file does not say"
 _MOST: Final = 2**63 - 1
 _CHUNK: Final = 512  # entries
-_ACTION, _ADDRESS, _SIZE, _TIME = map(itemgetter, ("action", "addr", "size", "time_us"))
-_STREAM, _FRAMES, _METADATA, _CONTEXT = map(itemgetter, ("stream", "frames", "user_metadata", "compile_context"))
-_POOL = itemgetter("pool_id")
 
 
 def write(data: Any, out: BinaryIO, progress: Progress) -> None:
@@ -107,6 +119,8 @@ class _Names:
         return number
 
     def note(self, value: Any) -> int:
+        if isinstance(value, dict | list | tuple):
+            value = in_short(value)
         if not isinstance(value, str) or value in ("", "N/A"):
             return 0
         number = self._notes.get(value)
@@ -145,12 +159,13 @@ class _Device:
             for block in segment["blocks"]:
                 size, state, requested, frames = _block(block)
                 if requested is None:
-                    has_requested, requested = False, size
+                    has_requested, requested = has_requested and not state, size
                 flat.append((n, block.get("address", at), size, requested if state else 0, state, frames))
                 at += size
             next_address = max(next_address, at)
         first.append(len(flat))
         totals = [_total(segment, flat, first, n) for n, segment in enumerate(segments)]
+        cut = [_fit(segment, flat, first, n) for n, segment in enumerate(segments)]
         addresses = [
             flat[first[n]][1] if first[n] < first[n + 1] else s.get("address", 0) for n, s in enumerate(segments)
         ]
@@ -174,7 +189,11 @@ class _Device:
         row = iter(range(len(self._held)))
         own["block.row"] = array("i", [next(row) if block[4] else -1 for block in flat])
         self._reserved = sum(totals)
-        self.header |= {"has_requested": has_requested, "has_streams": any("stream" in s for s in segments)}
+        self.header |= {
+            "blocks_cut": sum(cut),
+            "has_requested": has_requested,
+            "has_streams": any("stream" in s for s in segments),
+        }
         order = sorted(range(len(segments)), key=own["segment.address"].__getitem__)
         starts = [own["segment.address"][n] for n in order]
         ends = [own["segment.address"][n] + totals[n] for n in order]
@@ -205,34 +224,36 @@ class _Device:
             "held_at_start": found.held_at_start,
             "reserved_at_start": reserved_at_start,
             "unmatched": found.unmatched,
-            "has_times": any(own["time"]),
+            "unseen": found.unseen,
+            "has_times": any(own["time"]) and not self.header["times_go_back"],
             "ooms": [[n, _free_of(trace[n])] for n in _places_of(action, OOM)],
         }
 
     def _read_entries(self, trace: list[dict[str, Any]]) -> tuple[bytes, array[int], array[int], array[int]]:
         """The trace as columns, some hundred entries at a time: each dict comes into the processor's cache once."""
-        names, own, stacks_of = self._names, self.columns, self._frames.stacks
+        own = self.columns
         action = bytearray()
         address, size, when = array("Q"), array("q"), array("q")
         stream, stack, pool, note = array("I"), array("I"), array("I"), array("I")
         has_pools = any("pool_id" in entry for entry in trace[:64])
+        odd = 0
         for start in range(0, len(trace), _CHUNK):
             part = trace[start : start + _CHUNK]
-            action += bytes(_codes(_values(part, _ACTION, "action", "other")))
-            address.fromlist(_values(part, _ADDRESS, "addr", 0))
-            size.fromlist(_values(part, _SIZE, "size", 0))
-            when.fromlist(_values(part, _TIME, "time_us", 0))
-            stream.extend(_numbered(_values(part, _STREAM, "stream", 0), names.stream))
-            stack.extend(stacks_of(_values(part, _FRAMES, "frames", None)))
-            notes = _values(part, _METADATA, "user_metadata", None)
-            if notes.count(notes[0]) == len(notes) and not notes[0]:
-                notes = _values(part, _CONTEXT, "compile_context", None)
-            note.extend(_numbered(notes, names.note))
-            if has_pools:
-                pool.extend(_numbered(_values(part, _POOL, "pool_id", None), names.pool))
+            try:
+                found = self._columns_of(part, has_pools)
+            except (AttributeError, TypeError, ValueError, OverflowError):
+                part, replaced = without_odd(part)
+                odd += replaced
+                found = self._columns_of(part, has_pools)
+            action += found[0]
+            for column, more in zip((address, size, when, stream, stack, note, pool), found[1:], strict=True):
+                column.extend(more)
             if not start % (64 * _CHUNK):
                 self._tell("sorting", 0.5 * start / len(trace))
         codes = bytes(action)
+        self.header |= {"odd_entries": odd, "times_go_back": go_back(when)}
+        if trace and odd == len(trace):
+            raise ValueError("no entry of the trace holds numbers where they belong")
         if size and min(size) < 0:
             raise ValueError("a size in the trace is negative")
         if not has_pools:
@@ -240,6 +261,22 @@ class _Device:
         own |= {"action": codes, "address": address, "size": size, "stream": stream, "time": when}
         own |= {"stack": stack, "pool": pool, "note": note}
         return codes, address, size, stack
+
+    def _columns_of(self, part: list[Any], has_pools: bool) -> tuple[Any, ...]:
+        names = self._names
+        notes = values(part, METADATA, "user_metadata", None)
+        if notes.count(notes[0]) == len(notes) and not notes[0]:
+            notes = values(part, CONTEXT, "compile_context", None)
+        return (
+            bytes(_codes(values(part, ACTION, "action", "other"))),
+            array("Q", values(part, ADDRESS, "addr", 0)),
+            array("q", values(part, SIZE, "size", 0)),
+            array("q", values(part, TIME, "time_us", 0)),
+            numbered(values(part, STREAM, "stream", 0), names.stream),
+            self._frames.stacks(values(part, FRAMES, "frames", None)),
+            numbered(notes, names.note),
+            numbered(values(part, POOL, "pool_id", None), names.pool) if has_pools else (),
+        )
 
     def _pools(self, trace: list[Any], address: array[int]) -> array[int]:
         """The pool of each entry before 2.12: that of the segment its address is in at the dump."""
@@ -276,6 +313,24 @@ def _block(block: Any) -> tuple[int, int, int | None, Any]:
     return size, state, requested, frames or None
 
 
+def _fit(segment: dict[str, Any], flat: list[Any], first: array[int], n: int) -> int:
+    """Cut blocks that reach into the next one or beyond their segment, or hold more than their size, as only a damaged
+    file has them; how many."""
+    total = segment.get("total_size")
+    if total is None or first[n] == first[n + 1]:
+        return 0
+    end = segment.get("address", flat[first[n]][1]) + total
+    count = 0
+    for at in range(first[n + 1] - 1, first[n] - 1, -1):
+        of, address, size, requested, state, frames = flat[at]
+        if address + size > end or requested > size:
+            count += 1
+            size = max(0, min(size, end - address))
+            flat[at] = (of, address, size, min(requested, size), state, frames)
+        end = min(end, address)
+    return count
+
+
 def _total(segment: dict[str, Any], flat: Sequence[Any], first: array[int], n: int) -> int:
     total = segment.get("total_size")
     if total is None:
@@ -285,26 +340,11 @@ def _total(segment: dict[str, Any], flat: Sequence[Any], first: array[int], n: i
     return total
 
 
-def _values(part: list[dict[str, Any]], get: Any, key: str, default: Any) -> list[Any]:
-    """The values of *key*, which *get* gets: entries that lack it have *default*."""
-    try:
-        return list(map(get, part))
-    except KeyError:
-        return [entry.get(key, default) for entry in part]
-
-
 def _codes(actions: list[Any]) -> list[int]:
     try:
         return list(map(_CODES.__getitem__, actions))
     except KeyError:
         return [_CODES.get(action, OTHER) for action in actions]
-
-
-def _numbered(values: list[Any], number: Callable[[Any], int]) -> array[int]:
-    if values.count(values[0]) == len(values):
-        return array("I", [number(values[0])]) * len(values)
-    numbers = {value: number(value) for value in set(values)}
-    return array("I", list(map(numbers.__getitem__, values)))
 
 
 def _places_of(codes: bytes, code: int) -> list[int]:

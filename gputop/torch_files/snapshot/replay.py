@@ -9,6 +9,7 @@ Sizes in a trace are the bytes asked for, not rounded up; so the curve is what m
 
 from __future__ import annotations
 
+import bisect
 from array import array
 from collections.abc import Sequence
 from itertools import accumulate, compress
@@ -51,6 +52,7 @@ class Lifetimes:
         self.changes = array("i")  # per entry: +(row + 1) allocated, -(row + 1) freed, 0 neither
         self.live: list[int] = []  # per entry: bytes held after it
         self.held_at_start = 0  # bytes
+        self.unseen = 0  # allocations that the trace left out, and that are taken to have been made as early as can be
         self.unmatched = 0  # frees and allocs of the trace whose counterpart should be in it, and is not
         # moments at which all rows held are written down: after entry e, rows[start[n]:start[n + 1]]; the first is -1
         self.checkpoints: tuple[array[int], array[int], array[int]] = (array("i"), array("Q"), array("I"))
@@ -76,7 +78,8 @@ def lifetimes(
     changes = [0] * entries
     live = {block[0]: row for row, block in enumerate(held)}
     written: list[tuple[int, list[int]]] = []
-    unmatched = 0
+    unmatched = unseen = 0
+    allocs = ALLOC in action  # else they were left out of the recording (skip_actions=["alloc"])
     take, put, end = live.pop, live.setdefault, death.append
     row = len(held)
     at = len(places)
@@ -93,6 +96,12 @@ def lifetimes(
                     changes[n] = which + 1
                 else:
                     unmatched += 1  # its free is not in the trace: that kind of entry was left out of it
+            elif not allocs and where in live and _begin_unseen(live[where], n + 1, birth, death, changes):
+                unseen += 1  # allocated anew in between, without an entry
+                live[where] = row
+                row += 1
+                changes[n] = -row
+                end(n)
             elif put(where, row) == row:
                 row += 1
                 changes[n] = -row
@@ -100,8 +109,20 @@ def lifetimes(
             else:
                 unmatched += 1  # it is held later, and its alloc is not in the trace
         at = start
+    if not allocs and live:
+        reserved_by = _Reservations(action, address, size)
+        for where, which in live.items():
+            unseen += _begin_unseen(which, reserved_by.before(where, death[which]), birth, death, changes)
+        written = [(moment, [which for which in rows if birth[which] <= moment]) for moment, rows in written]
+        live = {where: which for where, which in live.items() if birth[which] < 0}
     written.append((-1, list(live.values())))
     found = _table(birth[:row], death, held, list(live.values()), size, stack)
+    if unseen:  # where something else happened at that entry, its stack is not the allocation's
+        for which, entry in enumerate(birth[:row]):
+            own = held[which][2] if which < len(held) else 0
+            if entry >= 0 and action[entry] not in _RESERVES:
+                found.stack[which] = own
+    found.unseen = unseen
     found.changes = array("i", changes)
     found.held_at_start = sum(_pick(found.size, list(live.values())))
     found.unmatched = unmatched
@@ -115,6 +136,34 @@ def lifetimes(
         rows.fromlist(held_rows)
     starts.append(len(rows))
     return found
+
+
+def _begin_unseen(row: int, earliest: int, birth: list[int], death: list[int], changes: list[int]) -> int:
+    """Have *row* begin at *earliest*, or the next entry that changed nothing; whether there was one."""
+    for entry in range(earliest, min(death[row], earliest + 256)) if earliest >= 0 else ():
+        if not changes[entry]:
+            birth[row], changes[entry] = entry, row + 1
+            return 1
+    return 0
+
+
+class _Reservations:
+    """When the memory that an address is in was taken from the driver."""
+
+    def __init__(self, action: bytes, address: Sequence[int], size: Sequence[int]) -> None:
+        taken = [n for n, code in enumerate(action) if _RESERVES.get(code) == 1]
+        self._at = sorted((address[n], n, address[n] + size[n]) for n in taken)
+
+    def before(self, where: int, entry: int) -> int:
+        """The last one before *entry*; -1: none in the trace."""
+        found = -1
+        at = bisect.bisect_right(self._at, (where, 1 << 62, 0)) - 1
+        start = self._at[at][0] if at >= 0 else -1
+        while at >= 0 and self._at[at][0] == start:
+            if found < self._at[at][1] < entry and where < self._at[at][2]:
+                found = self._at[at][1]
+            at -= 1
+        return found
 
 
 def _table(

@@ -60,7 +60,8 @@ def _device(device: DeviceSnapshot, top: int, wanted: AllocationFilter, all_fram
     at, peak = device.peak
     if device.entries:
         where = f"after entry {at:,} of {device.entries:,}" if at >= 0 else "before the first entry"
-        lines.append(f"  {'peak':<15} {size(peak):>8}  requested, {where}")
+        at_most = "at most, " if device.unseen else ""
+        lines.append(f"  {'peak':<15} {size(peak):>8}  requested, {at_most}{where}")
     lines += ["", *(f"  {words}" for words in coverage_sentences(device))]
     for entry, free in device.ooms[-3:]:
         told = out_of_memory(device, entry, free)

@@ -83,7 +83,7 @@ def test_summary_is_a_page_of_plain_text(path: Path, capsys: pytest.CaptureFixtu
     assert run("--summary", path) == 0
     page = capsys.readouterr().out
     assert "\x1b" not in page
-    for words in ("device 1", "OUT OF MEMORY", "90.0M asked for", "metrics.py:7 log_loss", "a part", "fragmentation"):
+    for words in ("device 1", "OUT OF MEMORY", "90.0M requested", "metrics.py:7 log_loss", "a part", "fragmentation"):
         assert words in page
 
 

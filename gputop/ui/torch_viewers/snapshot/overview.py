@@ -28,7 +28,9 @@ class OverviewPane(SnapshotPane, TextPane):
             )
         at, peak = device.peak
         if device.entries:
-            where = f"requested, after entry {at:,} of {device.entries:,}" if at >= 0 else "before the first entry"
+            at_most = "at most, " if device.unseen else ""
+            moment = f"after entry {at:,} of {device.entries:,}" if at >= 0 else "before the first entry"
+            where = f"requested, {at_most}{moment}"
             lines.append(
                 ((fit("peak", 16), "dim"), (fit(size(peak), 9, right=True), "title+b"), (f"   {where}", "dim"))
             )
