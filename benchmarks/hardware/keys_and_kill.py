@@ -127,7 +127,7 @@ def kill(screen: LiveScreen, steps: Steps, victim: dict[str, Any], neighbour: di
     ended = back = None
     outcome = None
     while time.monotonic() < pressed + 20 and (outcome is None or back is None):
-        outcome = outcome or screen.wait_for(r"released [^│╎|]*?\bs\b|not seen to come back|holds? its memory", 0.03)
+        outcome = outcome or screen.wait_for(r"released [^│╎|]*?\bs\b|has not been released|holds? its memory", 0.03)
         ended = ended or (None if _alive(pid) else time.monotonic() - pressed)
         now, listed = driver.of(gpu)
         if back is None and pid not in listed and now <= used - 0.8 * held:

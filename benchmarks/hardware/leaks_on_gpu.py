@@ -240,7 +240,7 @@ def end(act: Act, screen: Any, steps: Any, driver: Any, used: int, before: int) 
     back = None
     said = None
     while time.monotonic() < pressed + 30 and (back is None or said is None):
-        said = said or screen.wait_for(r"used fell by [^│╎|]*", 0.05)
+        said = said or screen.wait_for(r"used memory down by [^│╎|]*", 0.05)
         now, _ = driver.of(0)
         if back is None and now <= before + SLACK:
             back = time.monotonic() - pressed
@@ -249,7 +249,7 @@ def end(act: Act, screen: Any, steps: Any, driver: Any, used: int, before: int) 
     after, listed = driver.of(0)
     steps.note(f"{act.name}: NVML: the memory is back", back is not None, seconds=back and round(back, 2),
                MiB_before=used // MIB, MiB_after=after // MIB, listed=list(listed))  # fmt: skip
-    fell = re.search(r"used fell by [^│╎|]*", screen.text)
+    fell = re.search(r"used memory down by [^│╎|]*", screen.text)
     amount = re.search(r"by ([\d.]+)G", fell[0]) if fell else None
     close = amount is not None and abs(float(amount[1]) * GIB - (used - after)) < 0.2 * GIB
     steps.note(f"{act.name}: gputop says how much came back", close, said=fell[0].strip() if fell else None)

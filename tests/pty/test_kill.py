@@ -141,7 +141,7 @@ def test_one_that_exits_while_the_dialog_is_open_is_told_and_nothing_sent(
     terminal.press("F9")
     terminal.wait_for("Would free 1.0G")
     target.process.kill()
-    terminal.wait_for("exited by itself, nothing sent")
+    terminal.wait_for("exited on its own, nothing sent")
     terminal.wait_for("▸ Close")
 
 
@@ -158,7 +158,7 @@ def test_gputop_itself_is_never_sent_a_signal(gputop: Start, driver: SimulatedDr
     driver.gpu(0).process(terminal.process.pid, memory=GIB)
     terminal.wait_for(re.compile(rf"^ .*{terminal.process.pid} ", re.M))
     terminal.press("F9")
-    terminal.wait_for("that is gputop itself")
+    terminal.wait_for("this is gputop itself")
 
 
 def test_anothers_process_is_not_permitted_and_its_owner_named(
