@@ -175,7 +175,7 @@ def test_anothers_process_is_not_permitted_and_its_owner_named(
             "--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search")  # fmt: skip
     terminal = gputop("-d", "200ms", driver=driver, prefix=drop)
     terminal.press("F9")
-    terminal.wait_for("owned by root: run gputop as that user or with sudo")
+    terminal.wait_for("owned by root: run gputop as that user, or with sudo")
     assert "SIGTERM" not in terminal.text() and target.alive
 
 
