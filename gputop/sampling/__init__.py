@@ -4,6 +4,7 @@
 and joins them with what ``host_side`` read of /proc (``snapshot_builder``); ``slow_tiers`` reads what changes slowly,
 behind the ``driver_gate``. ``bus`` carries ``messages`` onto the event loop. ``history`` (of GPUs), ``detail_history``
 (of the largest processes) and ``journal`` are what is kept of them. ``one_shot`` is one snapshot, by two sweeps.
+``shown_time`` is which moment is on the screen: now, the past (``history_until`` then), or a recording's.
 ``sampler`` is what a screen may ask of the poller or of the ``player`` of a recording.
 
 Not here: how a quantity is read (``sources``, ``procfs``), and anything that draws.

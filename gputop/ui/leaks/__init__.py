@@ -1,1 +1,1 @@
-"""Leaks and alarms on the screen. Finding them is in ``gputop.leaks`` and ``gputop.alarms``."""
+"""Leaks on the screen. Finding them is in ``gputop.leaks``."""

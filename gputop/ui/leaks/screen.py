@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from textual import events
-from textual.app import ComposeResult
-from textual.screen import Screen
 
 from gputop import units
 from gputop.leaks.report import LeakReport, UnattributedMemory
@@ -22,31 +20,23 @@ from gputop.ui.monitor_screen import MonitorScreen
 from gputop.ui.processes.annotations import verdict_label
 from gputop.ui.processes.lines import VERDICT_ROLES
 from gputop.ui.toolkit.cells import Line, Span
-from gputop.ui.toolkit.exact_output import install
-from gputop.ui.toolkit.frame import Hint, clip, hint_line, on, shown
-from gputop.ui.toolkit.line_widget import LineWidget
+from gputop.ui.toolkit.frame import Hint, clip, hint_line, on
+from gputop.ui.toolkit.full_screen import FullScreen
 
 Entry = LeakVerdict | UnattributedMemory
 
 _LEAST_DETAIL: Final = 8  # lines that the one at the cursor gets
 
 
-class LeaksScreen(MonitorScreen, Screen[None]):
+class LeaksScreen(MonitorScreen, FullScreen[None]):
     """A list, and under it all that speaks for and against the one at the cursor. Tags are by process, as in the
     table."""
 
-    DEFAULT_CSS: ClassVar[str] = """
-    LeaksScreen { overflow: hidden; }
-    LeaksScreen > LineWidget { height: 1fr; }
-    """
-    ALLOW_SELECT: ClassVar[bool] = False
-    AUTO_FOCUS: ClassVar[str | None] = ""
+    least_size: ClassVar[tuple[int, int]] = (20, 6)
     shows = (LeaksReported,)
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
-        install(self)
-        self.board = LineWidget()
         self._tags: set[ProcessKey] = set()
         self._at = 0
         self._key: object = None  # what the cursor is on, through changes of the list
@@ -62,15 +52,6 @@ class LeaksScreen(MonitorScreen, Screen[None]):
     def entries(self) -> list[Entry]:
         return [*self.report.verdicts, *self.report.unattributed]
 
-    def compose(self) -> ComposeResult:
-        yield self.board
-
-    def on_mount(self) -> None:
-        self.draw()
-
-    def on_resize(self, event: events.Resize) -> None:
-        self.draw()
-
     def look(self) -> None:
         """Keep the cursor on its entry."""
         entries = self.entries
@@ -82,13 +63,11 @@ class LeaksScreen(MonitorScreen, Screen[None]):
 
     # -- keys
 
-    def on_key(self, event: events.Key) -> None:
-        event.stop()
+    def take(self, event: events.Key) -> bool:
         count = len(self.entries)
         match event.key:
             case "escape" | "q" | "f8" | "f10" | "L":
                 self.dismiss()
-                return
             case "down":
                 self._go(self._at + 1)
             case "up":
@@ -111,9 +90,8 @@ class LeaksScreen(MonitorScreen, Screen[None]):
             case "enter":
                 self._details()
             case _:
-                return
-        if self.is_current:
-            self.draw()
+                return False
+        return True
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         self._go(self._at + 1)
@@ -173,11 +151,8 @@ class LeaksScreen(MonitorScreen, Screen[None]):
 
     # -- drawing
 
-    def draw(self) -> None:
-        size = self.app.size
-        if not self.is_mounted or size.width < 20 or size.height < 6:
-            return
-        cells, rows = size.width, size.height - 3
+    def picture(self, cells: int, rows: int) -> Sequence[Line]:
+        height, rows = rows, rows - 3
         entries = self.entries
         self._at = max(0, min(self._at, len(entries) - 1))
         self._key = _key(entries[self._at]) if entries else None
@@ -188,7 +163,7 @@ class LeaksScreen(MonitorScreen, Screen[None]):
         lines: list[Line] = [self._title(cells), self._heading(cells)]
         seen = entries[self._first : self._first + self._list_rows]
         lines += [self._line(entry, n == self._at, cells) for n, entry in enumerate(seen, self._first)]
-        room = size.height - 1 - len(lines)
+        room = height - 1 - len(lines)
         lines.append(((self.view.glyphs.rule * cells, "faint"),))
         room -= 1
         self._scroll = max(0, min(self._scroll, len(detail) - room))
@@ -196,9 +171,9 @@ class LeaksScreen(MonitorScreen, Screen[None]):
         if (more := len(detail) - self._scroll - room) > 0:
             part[-1] = ((f"… {more + 1} more lines: PgDn", "dim"),)
         lines += [((" ", "text"), *line) for line in part]
-        lines += [()] * (size.height - 1 - len(lines))
+        lines += [()] * (height - 1 - len(lines))
         lines.append(hint_line(self._hints(), cells, "bar"))
-        self.board.show(shown([clip(line, cells) for line in lines], self.view.glyphs))
+        return [clip(line, cells) for line in lines]
 
     def _hints(self) -> Sequence[Hint]:
         kill: tuple[Hint, ...] = (("F9 k", "kill"),) if self.monitor.signals is not None else ()

@@ -1,1 +1,1 @@
-"""Time travel: the dashboard on a recording, and looking back at its own past."""
+"""The dashboard on a recording. Which moment is shown, also while looking back, is ``gputop.sampling.shown_time``."""

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from textual import events
-from textual.app import ComposeResult
-from textual.screen import Screen
 
 from gputop import settings_file
 from gputop.locations import short
@@ -20,29 +18,22 @@ from gputop.ui.settings.options import ColumnOrder, Option, ResetAll
 from gputop.ui.settings.page import SettingsPage, SettingsRow
 from gputop.ui.settings.sections import SettingsSection, sections
 from gputop.ui.toolkit.cells import Line
-from gputop.ui.toolkit.exact_output import install
-from gputop.ui.toolkit.frame import Hint, clip, hint_line, shown, thumb
-from gputop.ui.toolkit.line_widget import LineWidget
+from gputop.ui.toolkit.frame import Hint, clip, hint_line, thumb
+from gputop.ui.toolkit.full_screen import FullScreen
 from gputop.ui.toolkit.text_entry import Entry
 
 
-class SettingsScreen(MonitorScreen, Screen[None]):
+class SettingsScreen(MonitorScreen, FullScreen[None]):
     """Shows the settings and changes them: the sections at the left are a table of contents of the page at the right.
 
     The cursor begins at the refresh interval, so that 500 ms is one key press away.
     """
 
-    DEFAULT_CSS: ClassVar[str] = """
-    SettingsScreen { overflow: hidden; }
-    SettingsScreen > LineWidget { height: 1fr; }
-    """
-    ALLOW_SELECT: ClassVar[bool] = False
-    AUTO_FOCUS: ClassVar[str | None] = ""
+    least_size: ClassVar[tuple[int, int]] = (20, 6)
     shows = (SettingsChanged,)
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
-        install(self)
         self._gpus = monitor.latest.gpus if monitor.latest is not None else ()
         self._themes = sorted(self.app.available_themes)
         self._order = ColumnOrder(monitor.settings)
@@ -58,20 +49,10 @@ class SettingsScreen(MonitorScreen, Screen[None]):
         self._wrong = ""  # with what is being typed
         self._typed_anything = False
         self._to_top = False  # a section was gone to: its title goes to the top
-        self.board = LineWidget()
 
     def _build(self) -> None:
         self._sections = sections(self._gpus, self._themes, self._order)
         self._options = [option for section in self._sections for option in section.options]
-
-    def compose(self) -> ComposeResult:
-        yield self.board
-
-    def on_mount(self) -> None:
-        self.draw()
-
-    def on_resize(self, event: events.Resize) -> None:
-        self.draw()
 
     def look(self) -> None:
         self.draw()
@@ -119,19 +100,14 @@ class SettingsScreen(MonitorScreen, Screen[None]):
 
     # --------------------------------------------------------------------- keys
 
-    def on_key(self, event: events.Key) -> None:
-        taken = True
+    def take(self, event: events.Key) -> bool:
         if self._asking:
             self._answer(event.key)
         elif self._entry is not None:
             self._key_in_entry(event, self._entry)
         else:
-            taken = self._key_in_page(event.key)
-        if taken:
-            event.stop()
-            event.prevent_default()
-            if self.is_current:
-                self.draw()
+            return self._key_in_page(event.key)
+        return True
 
     def _key_in_page(self, key: str) -> bool:
         settings, option = self.settings, self.option
@@ -251,12 +227,9 @@ class SettingsScreen(MonitorScreen, Screen[None]):
     def _page_rows(self) -> int:
         return max(1, self.app.size.height - 5)
 
-    def draw(self) -> None:
-        size = self.app.size
-        if not self.is_mounted or size.width < 20 or size.height < 6:
-            return
-        contents, rows = self._contents_cells(), self._page_rows()
-        cells = min(size.width - contents - 2, 104)
+    def picture(self, cells: int, rows: int) -> Sequence[Line]:
+        screen_cells, contents, rows = cells, self._contents_cells(), self._page_rows()
+        cells = min(screen_cells - contents - 2, 104)
         page = SettingsPage(
             self.settings,
             self._sections,
@@ -279,7 +252,7 @@ class SettingsScreen(MonitorScreen, Screen[None]):
         seen = self._rows[self._first : self._first + rows]
         bar = thumb(self._first, rows, len(self._rows))
         listed = self._sections[max(0, self._section() - rows + 1) :]
-        lines: list[Line] = [self._title(size.width), ()]
+        lines: list[Line] = [self._title(screen_cells), ()]
         here = self._sections[self._section()]
         for n in range(rows):
             title: Line = ((" " * contents, "text"),)
@@ -289,8 +262,8 @@ class SettingsScreen(MonitorScreen, Screen[None]):
             line = clip(seen[n].line if n < len(seen) else (), cells)
             edge = ((" ", "text"), (self.view.glyphs.full if n in bar else " ", "faint"))
             lines.append((*title, *line, *(edge if bar else ())))
-        lines += [(), self._words(size.width), hint_line(self._hints(), size.width, "bar")]
-        self.board.show(shown(lines, self.view.glyphs))
+        lines += [(), self._words(screen_cells), hint_line(self._hints(), screen_cells, "bar")]
+        return lines
 
     def _title(self, cells: int) -> Line:
         path = f"{short(self.monitor.settings_path)} "
