@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 FAR_SECONDS: Final = 10.0  # what Shift+Left looks back
 FIRST_PAINT_SECONDS: Final = 0.01  # Textual paints the whole screen for each step of its start, three times in all
-THE_PAST: Final = "This is the past: End shows the processes of now."
+THE_PAST: Final = "You are looking back: press End for the current processes."
 
 
 class Dashboard(MonitorScreen, Screen[None]):
@@ -380,7 +380,7 @@ class Dashboard(MonitorScreen, Screen[None]):
     def action_release(self) -> None:
         sampler = self.monitor.sampler
         sampler.released = not sampler.released
-        taking, gone = "Taking the GPU handles again.", "All GPU handles are let go of; g takes them again."
+        taking, gone = "Opening the GPU handles again.", "All GPU handles released; press g to open them again."
         self.notify(gone if sampler.released else taking, markup=False)
 
     def action_next_pane(self) -> None:

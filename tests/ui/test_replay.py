@@ -228,7 +228,7 @@ async def test_nobody_is_killed_in_the_past() -> None:
     snapshots = list(life("", 5, interval=1.0))
     async with live(snapshots, signals=simulated_machine().signals) as (app, pilot, _):
         await pilot.press("comma", "k")
-        assert len(app.screen_stack) == 1 and "This is the past" in notices(app)
+        assert len(app.screen_stack) == 1 and "You are looking back" in notices(app)
         await pilot.press("end", "k")
         await until(lambda: len(app.screen_stack) == 2, "the dialog, now")
 

@@ -51,7 +51,7 @@ def kill_verdicts(screen: Screen[Any], monitor: Monitor, verdicts: list[LeakVerd
     request = verdicts_to_end(verdicts, monitor.report)
     if verdicts and not request.targets and monitor.signals is not None:
         monitor.scan_now()
-        message = "Nobody is known yet who keeps this memory; looking again."
+        message = "No process is known to hold this memory yet; looking again."
         screen.notify(message, severity="warning", markup=False)
     elif verdicts or monitor.signals is None:
         kill(screen, monitor, request)

@@ -84,7 +84,7 @@ class LeaksScreen(MonitorScreen, FullScreen[None]):
                 self._tags.clear()
             case "r" | "f11":
                 self.monitor.scan_now()
-                self.notify("Looking for who holds GPU devices…", timeout=2, markup=False)
+                self.notify("Looking for processes that hold GPU devices…", timeout=2, markup=False)
             case "f9" | "k":
                 kill_verdicts(self, self.monitor, self._chosen())
             case "enter":

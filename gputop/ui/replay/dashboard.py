@@ -61,4 +61,4 @@ class ReplayDashboard(Dashboard, inherit_bindings=False):
         self.set_focus(self.table)
 
     def action_kill(self) -> None:
-        self.notify("A recording: there is nobody to send a signal to.", severity="warning", markup=False)
+        self.notify("This is a recording: there are no processes to signal.", severity="warning", markup=False)
