@@ -21,6 +21,7 @@ COMMANDS: Final[dict[str, str]] = {
     "serve": "a Prometheus exporter",
     "record": "record GPUs and processes to a file",
     "replay": "the dashboard on a recording",
+    "fleet": "GPUs of many hosts: what is free, who holds idle ones, what is broken",
     "torch-trace": "which op of a PyTorch Profiler trace took the memory, and the time",
     "torch-snapshot": "what a PyTorch memory snapshot holds, and by which line",
     "completion": "completion for bash, zsh or fish",

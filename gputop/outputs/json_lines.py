@@ -37,13 +37,14 @@ def as_dict(snapshot: Snapshot) -> dict[str, Any]:
         "nvml_version": snapshot.driver.nvml_version,
         "cuda_version": snapshot.driver.cuda_version,
         "source": snapshot.source,
-        "gpus": [_gpu(gpu, snapshot.processes) for gpu in snapshot.gpus],
+        "gpus": [gpu_as_dict(gpu, snapshot.processes) for gpu in snapshot.gpus],
         "processes": [_process(process, instances) for process in snapshot.processes],
         "problems": list(snapshot.problems),
     }
 
 
-def _gpu(gpu: Gpu, processes: Iterable[GpuProcess]) -> dict[str, Any]:
+def gpu_as_dict(gpu: Gpu, processes: Iterable[GpuProcess]) -> dict[str, Any]:
+    """One GPU of a machine whose processes are *processes*."""
     plain = _fields(gpu, leave_out=_GPU_OWN)
     parts = memory_breakdown(gpu, processes)
     plain["memory_living_bytes"] = parts.living if gpu.memory_used_bytes is not None else None

@@ -1,0 +1,154 @@
+"""GPUs of many hosts: which are free, who holds idle ones, which host is broken.
+
+--demo shows a simulated fleet. Exit status: 0, 1 where --free finds no host, 2 usage, 8 no answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING, Final
+
+from gputop.commands.shared.options import add_screen_options, whole_number
+from gputop.commands.shared.output import is_terminal, print_out
+from gputop.commands.shared.refusal import NO_ANSWER, Refusal
+from gputop.commands.shared.settings import settings_of
+
+if TYPE_CHECKING:
+    from gputop.fleet.filter import FleetFilter
+    from gputop.fleet.free import FreeRequest
+    from gputop.fleet.source import FleetSource
+
+NONE_FREE: Final = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    source = parser.add_argument_group("where from")
+    source.add_argument(
+        "--demo",
+        dest="demo_hosts",
+        metavar="N",
+        nargs="?",
+        const="",
+        help="a simulated fleet of N hosts (default: 200)",
+    )
+    source.add_argument("--seed", type=int, default=0, metavar="N", help="random seed of the simulated fleet")
+    parser.add_argument(
+        "--filter",
+        metavar="TEXT",
+        default="",
+        help="only hosts that match, as typed after /: 'free>=4 model:h100', 'user:ml', 'state:down'",
+    )
+    parser.add_argument("--sort", metavar="BY", default="name", help="name, problem, gpus, free, utilization, memory…")
+    scripts = parser.add_argument_group("without the screen")
+    scripts.add_argument("--once", action="store_true", help="print one table and exit")
+    scripts.add_argument("--json", action="store_true", help="with --once or --free: one JSON object instead")
+    scripts.add_argument(
+        "--free",
+        metavar="GPUS",
+        type=_free_request,
+        help="the hosts with so many free GPUs, best fit first: '4 × h100', '2 × 40GiB', '8x h200 140GiB'",
+    )
+    add_screen_options(parser)
+
+
+def _free_request(text: str) -> FreeRequest:
+    from gputop.fleet.free import FreeRequest
+
+    try:
+        return FreeRequest.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.json and not (options.once or options.free):
+        raise Refusal("--json needs --once or --free")
+    source = _source(options)
+    if options.free is not None:
+        return _free(source, options)
+    if options.once:
+        return _once(source, options)
+    raise Refusal("the screen of many hosts is not there yet; --once prints a table")
+
+
+def _source(options: argparse.Namespace) -> FleetSource:
+    if options.demo_hosts is None:
+        raise Refusal("say where from: --demo")
+    from gputop.fleet.simulated import HOSTS_DEFAULT, HOSTS_MOST, SimulatedFleet
+
+    try:
+        count = whole_number(options.demo_hosts) if options.demo_hosts else HOSTS_DEFAULT
+    except argparse.ArgumentTypeError as error:
+        raise Refusal(f"--demo: {error}") from None
+    if not 1 <= count <= HOSTS_MOST:
+        raise Refusal(f"--demo: {count} is not from 1 to {HOSTS_MOST} hosts")
+    return SimulatedFleet(count, options.seed)
+
+
+def _filter(options: argparse.Namespace) -> FleetFilter:
+    from gputop.fleet.filter import FleetFilter
+
+    parsed = FleetFilter.parse(options.filter)
+    if parsed.problems:
+        raise Refusal(f"--filter: {'; '.join(parsed.problems)}")
+    return parsed
+
+
+def _once(source: FleetSource, options: argparse.Namespace) -> int:
+    from gputop.fleet.view import FleetView, HostSort
+
+    try:
+        sort = HostSort(options.sort)
+    except ValueError:
+        raise Refusal(f"--sort: {options.sort!r} is none of {', '.join(HostSort)}") from None
+    view = FleetView(_filter(options), sort)
+    source.open()
+    try:
+        snapshot = source.poll(view)
+    finally:
+        source.close()
+    if options.json:
+        from gputop.fleet.json_output import as_json
+
+        print_out(as_json(snapshot, 2 if is_terminal(sys.stdout) else None) + "\n")
+    else:
+        from gputop.fleet.text import render
+
+        columns, ascii_only = _terminal(options)
+        print_out(render(snapshot, columns, ascii_only))
+    return NO_ANSWER if snapshot.totals is None else 0
+
+
+def _free(source: FleetSource, options: argparse.Namespace) -> int:
+    from gputop.fleet.free import places
+
+    passes = _filter(options)
+    source.open()
+    try:
+        hosts = source.hosts()
+    finally:
+        source.close()
+    found = places((host for host in hosts if passes.matches(host)), options.free)
+    if options.json:
+        from gputop.fleet.json_output import free_as_json
+
+        print_out(free_as_json(options.free, found, (), 2 if is_terminal(sys.stdout) else None) + "\n")
+    else:
+        from gputop.fleet.text import render_free
+
+        print_out(render_free(options.free, found, (), *_terminal(options)))
+    return 0 if found else NONE_FREE
+
+
+def _terminal(options: argparse.Namespace) -> tuple[int | None, bool]:
+    """Columns (None: a pipe takes lines of any length), and whether only ASCII may be written."""
+    import shutil
+
+    from gputop.text import unicode_works
+
+    settings, _, _ = settings_of(options)
+    fixed = is_terminal(sys.stdout) or os.environ.get("COLUMNS", "").isdecimal()
+    ascii_only = not unicode_works(sys.stdout) if settings.ascii is None else settings.ascii
+    return shutil.get_terminal_size().columns if fixed else None, ascii_only
