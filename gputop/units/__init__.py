@@ -127,7 +127,7 @@ def temperature_difference(celsius: float | None, unit: str = "C") -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """A span of time in at most 5 cells: ``42s``, ``7m05``, ``3h12``, ``2d04``, ``412d``."""
+    """A span of time in at most 5 cells: ``42s``, ``7m05``, ``3h12``, ``2d04``, ``412d``, ``27y``."""
     if seconds is None:
         return UNKNOWN
     s = max(0, int(seconds))
@@ -139,7 +139,7 @@ def duration(seconds: float | None) -> str:
         return f"{s // 3600}h{s % 3600 // 60:02d}"
     if s < 100 * 86400:
         return f"{s // 86400}d{s % 86400 // 3600:02d}"
-    return f"{s // 86400}d"
+    return f"{s // 86400}d" if s < 10_000 * 86400 else f"{s // 31_557_600}y"
 
 
 def coarse_duration(seconds: float) -> str:

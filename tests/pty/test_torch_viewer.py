@@ -56,7 +56,7 @@ TRACE = str(Path(__file__).resolve().parents[1] / "data" / "h200" / "torch_trace
 def test_the_viewer_of_a_trace_opens_walks_and_quits(gputop: Start) -> None:
     terminal = gputop("torch-trace", TRACE, drawn="How it adds up")
     terminal.type("m")
-    terminal.wait_for("Held then by 9 origins")
+    terminal.wait_for("Held by 9 origins")
     terminal.type("t/addmm")
     terminal.wait_for("filter: addmm")
     terminal.press("Enter")

@@ -56,7 +56,7 @@ def test_it_unpacks_what_fits_this_machine_once_and_runs(file: Path, tmp_path: P
 
 
 def test_it_runs_where_there_is_no_home(file: Path, tmp_path: Path) -> None:
-    done = run(file, HOME="/nonexistent", TMPDIR=str(tmp_path))
+    done = run(file, HOME=str(tmp_path / "none"), TMPDIR=str(tmp_path))
     assert done.stdout.startswith("ran []") and str(tmp_path) in done.stdout, done.stderr
 
 
@@ -64,7 +64,7 @@ def test_code_is_never_run_from_a_folder_that_others_can_write_to(file: Path, tm
     folder = tmp_path / "gputop"
     folder.mkdir()
     folder.chmod(0o777)
-    done = run(file, XDG_CACHE_HOME=str(tmp_path), HOME="/nonexistent", TMPDIR="/nonexistent")
+    done = run(file, XDG_CACHE_HOME=str(tmp_path), HOME=str(tmp_path / "none"))
     assert str(folder) not in done.stdout and not list(folder.iterdir())
 
 
