@@ -25,7 +25,7 @@ _SEVERITY: Final = {
     Severity.WARNING: ("warning+b", " (warning)"),
     Severity.CRITICAL: ("critical+b", " (critical)"),
 }
-_LINK_STATES: Final = {True: ("up", "good"), False: ("down", "warning"), None: (units.UNKNOWN, "faint")}
+_LINK_STATES: Final = {True: ("up", "good"), False: ("down", "warning"), None: (units.UNKNOWN, "dim")}
 _TOPOLOGY: Final = {
     "SYS": "through the link between CPUs",
     "NODE": "through PCIe and the CPU's own interconnect",

@@ -5,17 +5,18 @@ A style name is ``role``, ``role+b`` (bold) or ``role+b@surface``: ``dim``, ``g3
 ========== =====================================================================
 role       meaning
 ========== =====================================================================
-text dim faint   ordinary, secondary and barely visible text (borders, tracks)
+text dim   ordinary and secondary text
+faint      lines that are no text: borders, rules, empty rails
 title accent key      headings, what the eye should find, keys
-good warning critical severity; always together with a word or a sign
-l0 … l3    load, cool to warm
-g0 … g7    identity: one hue a GPU, the same in panel, chart and table
+good warning critical severity, the same in every theme; always together with a word or a sign
+l0 … l3    load, from cool to bright; none of it looks like a warning: a busy GPU is a good GPU
+g0 … g7    identity: one hue a GPU, the same in panel, chart and table; none is an alarm colour
 s0 … s7    the same, softer: its sparkline
 dead unattributed reserved   parts of the memory bar
 ========== =====================================================================
 
 Surfaces (backgrounds): the screen's own, ``track`` (the empty part of a bar), ``cursor``, ``bar`` (header and footer),
-``tag``.
+``tag``. What is text has a contrast of at least 4.5 on each of them, in every theme (contrast.py, and a test).
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from rich.color import Color as RichColor
 from rich.style import Style
 from textual.color import Color
 from textual.theme import BUILTIN_THEMES, Theme
+
+from gputop.ui.toolkit.contrast import Contrast
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -49,7 +52,7 @@ DARK: Final = Theme(
     error="#ff6a5f",
     dark=True,
     variables={
-        "block-cursor-background": "#24405f",
+        "block-cursor-background": "#1d355e",
         "block-cursor-foreground": "#ffffff",
         "footer-key-foreground": "#7ee0b8",
     },
@@ -92,34 +95,32 @@ MONOCHROME: Final = _ansi(
 )
 THEMES: Final = (DARK, LIGHT, SIXTEEN, MONOCHROME)
 
-_GPU_DARK: Final = ("#58a6ff", "#f0944d", "#4cc38a", "#e06fb0", "#3cc8d2", "#b99bff", "#e3b93f", "#ff8077")
-_GPU_LIGHT: Final = ("#0969da", "#bc4c00", "#1a7f4b", "#bf3989", "#0e7c86", "#8250df", "#8a6a00", "#cf222e")
-_LOAD_DARK: Final = ("#4a8fc0", "#45b5a6", "#b9bd5a", "#ee9a4d")
-_LOAD_LIGHT: Final = ("#3f7fb5", "#1f8f7d", "#8a8200", "#c25a00")
+_GPU_DARK: Final = ("#58a6ff", "#4fcf83", "#b48cff", "#2ec4c9", "#c3d94e", "#7b8cff", "#a5dcf0", "#d9c2f0")
+_GPU_LIGHT: Final = ("#0969da", "#1a7f37", "#8250df", "#0e7c86", "#5c7300", "#4338ca", "#2b5f8a", "#6b5a8e")
+_LOAD_DARK: Final = ("#4a8fc0", "#45b5a6", "#5fc46e", "#a9dc5c")
+_LOAD_LIGHT: Final = ("#3f7fb5", "#147a6b", "#2b7a2b", "#4f6f00")
+_ALARM_DARK: Final = {"warning": "#e8b04b", "critical": "#ff6a5f", "dead": "#e578d8", "unattributed": "#e8b04b"}
+_ALARM_LIGHT: Final = {"warning": "#9a6700", "critical": "#c8252d", "dead": "#a626a4", "unattributed": "#9a6700"}
+_NO_TEXT: Final = frozenset({"faint", "reserved", *(f"s{n}" for n in range(8))})
 
-_ANSI_ROLES: dict[str, str] = {
-    **{"text": "default", "dim": "bright_black", "faint": "bright_black", "title": "default", "accent": "cyan"},
-    **{"key": "cyan", "good": "green", "warning": "yellow", "critical": "red"},
-    **{"dead": "magenta", "unattributed": "yellow", "reserved": "bright_black"},
-    **dict(zip(("l0", "l1", "l2", "l3"), ("blue", "cyan", "green", "yellow"), strict=True)),
-    **dict(
-        zip(
-            ("g0", "g1", "g2", "g3", "g4", "g5", "g6", "g7"),
-            ("blue", "yellow", "green", "magenta", "cyan", "bright_blue", "bright_yellow", "bright_magenta"),
-            strict=True,
-        )
-    ),
+#: Of sixteen colours, those that can be read on black on the Linux console (where blue, red and magenta cannot) …
+_ANSI_DARK: Final[dict[str, str]] = {
+    **{"text": "default", "dim": "default", "faint": "bright_black", "title": "default", "accent": "cyan"},
+    **{"key": "cyan", "good": "green", "warning": "bright_yellow", "critical": "bright_red"},
+    **{"dead": "bright_magenta", "unattributed": "bright_yellow", "reserved": "bright_black"},
+    **{"l0": "cyan", "l1": "cyan", "l2": "green", "l3": "bright_green"},
+    **{"g0": "cyan", "g1": "green", "g2": "white", "g3": "bright_cyan", "g4": "bright_green", "g5": "bright_white"},
+    **{"g6": "cyan", "g7": "green"},
 }
-_ANSI_ROLES |= {f"s{n}": _ANSI_ROLES[f"g{n}"] for n in range(8)}
-_MONO_ATTRIBUTES: Final = {
-    "title": "b",
-    "warning": "b",
-    "critical": "br",
-    "dead": "b",
-    "key": "b",
-    "dim": "d",
-    "faint": "d",
+#: … and on white, where hardly any can.
+_ANSI_LIGHT: Final[dict[str, str]] = {
+    **{"text": "default", "dim": "default", "faint": "white", "title": "default", "accent": "blue"},
+    **{"key": "blue", "good": "default", "warning": "red", "critical": "red"},
+    **{"dead": "magenta", "unattributed": "magenta", "reserved": "white"},
+    **{"l0": "blue", "l1": "blue", "l2": "default", "l3": "default"},
+    **{f"g{n}": ("blue", "default")[n % 2] for n in range(8)},
 }
+_MONO_ATTRIBUTES: Final = {"title": "b", "warning": "b", "critical": "br", "dead": "b", "key": "b", "faint": "d"}
 
 
 _LOADS: Final = ("l0", "l1", "l2", "l3")  # few, since a bar that changes its colour is written anew
@@ -163,33 +164,42 @@ def blank_look(name: str) -> str:
 class _Colours:
     """Colours of the roles and surfaces of a theme; None: the terminal's own."""
 
-    roles: dict[str, RichColor | None]
-    surfaces: dict[str, RichColor | None]
-    monochrome: bool = False
+    roles: dict[str, Color]
+    surfaces: dict[str, Color]
+    contrast: Contrast
+
+
+@dataclass(frozen=True, slots=True)
+class _SixteenColours:
+    """The terminal's own colours by name. On a coloured surface all text is black: no two of sixteen colours but
+    black, white and yellow can be read on cyan, green or grey alike."""
+
+    roles: dict[str, str]  # empty: no colours at all, attributes instead
+    surfaces: dict[str, str]
 
 
 class Palette:
     """The styles of one theme."""
 
-    _by_theme: ClassVar[dict[str, Palette]] = {}
+    _kept: ClassVar[dict[tuple[str, str | None], Palette]] = {}
 
-    def __init__(self, colours: _Colours) -> None:
+    def __init__(self, colours: _Colours | _SixteenColours) -> None:
         self._colours = colours
         self._styles: dict[str, Style] = {}
 
     @classmethod
     def of(cls, app: App[Any]) -> Palette:
-        """The palette of the theme that *app* has now."""
-        name = app.theme
-        palette = cls._by_theme.get(name)
+        """The palette of the theme that *app* has now, for as many colours as its terminal has."""
+        key = app.theme, app.console.color_system
+        palette = cls._kept.get(key)
         if palette is None:
-            palette = cls._by_theme[name] = cls(_colours(app.current_theme, app.theme_variables))
+            palette = cls._kept[key] = cls(colours_of(app.current_theme, app.theme_variables, key[1] == "256"))
         return palette
 
     @property
     def has_track(self) -> bool:
         """Whether the empty part of a bar is told by its background; else it must be drawn with a character."""
-        return self._colours.surfaces.get("track") is not None
+        return "track" in self._colours.surfaces
 
     def style(self, name: str) -> Style:
         """The Rich style called *name*."""
@@ -200,22 +210,35 @@ class Palette:
 
     def hex(self, role: str) -> str | None:
         """The colour of *role* as ``#rrggbb``, for those who draw by other means; None where the terminal decides."""
-        colour = self._colours.roles.get(role)
+        colour = self.style(role).color
         return None if colour is None or colour.triplet is None else colour.triplet.hex
 
     def _make(self, name: str) -> Style:
         rest, _, surface = name.partition("@")
         role, _, attributes = rest.partition("+")
         colours = self._colours
-        if colours.monochrome:
+        text: str | Color | None
+        background: str | Color | None
+        if isinstance(colours, _Colours):
+            background = colours.surfaces.get(surface, colours.surfaces[""])
+            text = colours.roles.get(role, colours.roles["text"])
+            if role not in _NO_TEXT:
+                text = colours.contrast.readable(text, background)
+        elif colours.roles:
+            background = colours.surfaces.get(surface)
+            text = colours.roles.get(role, "default")
+            if background is not None:
+                text, attributes = "black", attributes.replace("b", "")  # bold black is grey on the Linux console
+        else:
+            text = background = None
             attributes += _MONO_ATTRIBUTES.get(role, "")
             if surface in ("cursor", "bar"):
                 attributes += "r"
             elif surface == "tag":
                 attributes += "b"
         return Style(
-            color=colours.roles.get(role, colours.roles.get("text")),
-            bgcolor=colours.surfaces.get(surface, colours.surfaces.get("")),
+            color=_rich(text),
+            bgcolor=_rich(background),
             bold="b" in attributes or None,
             dim="d" in attributes or None,
             underline="u" in attributes or None,
@@ -223,44 +246,50 @@ class Palette:
         )
 
 
-def _colours(theme: Theme, variables: dict[str, str]) -> _Colours:
+def _rich(colour: str | Color | None) -> RichColor | None:
+    if isinstance(colour, str):
+        return RichColor.parse(colour)
+    return None if colour is None else colour.rich_color
+
+
+def colours_of(theme: Theme, variables: dict[str, str], reduced: bool = False) -> _Colours | _SixteenColours:
+    """The colours of *theme*, whose *variables* are its colours by name; *reduced*: to be read in 256 colours."""
     if theme.ansi:
         if theme.name == MONOCHROME.name:
-            return _Colours({}, {}, monochrome=True)
-        roles = {role: RichColor.parse(name) for role, name in _ANSI_ROLES.items()}
-        surfaces = {"cursor": RichColor.parse("blue"), "tag": RichColor.parse("bright_black")}
-        return _Colours({**roles}, {**surfaces})
+            return _SixteenColours({}, {})
+        if theme.dark:
+            return _SixteenColours(_ANSI_DARK, {"cursor": "cyan", "tag": "green"})
+        return _SixteenColours(_ANSI_LIGHT, {"cursor": "cyan", "tag": "green"})
+    contrast = Contrast(reduced)
     background, text = Color.parse(variables["background"]), Color.parse(variables["foreground"])
 
     def colour(key: str) -> Color:
         return Color.parse(variables[key])
 
-    own: dict[str, Color] = {
+    alarms, gpus, loads = (
+        (_ALARM_DARK, _GPU_DARK, _LOAD_DARK) if theme.dark else (_ALARM_LIGHT, _GPU_LIGHT, _LOAD_LIGHT)
+    )
+    roles: dict[str, Color] = {
         "text": text,
         "dim": background.blend(text, 0.58),
         "faint": background.blend(text, 0.24),
-        "title": background.blend(text, 1.0),
+        "title": text,
         "accent": colour("accent"),
         "key": colour("accent"),
         "good": colour("success"),
-        "warning": colour("warning"),
-        "critical": colour("error"),
-        "dead": Color.parse("#d678e8" if theme.dark else "#a626a4"),
-        "unattributed": colour("warning"),
         "reserved": background.blend(text, 0.42),
     }
-    own |= {f"g{n}": Color.parse(c) for n, c in enumerate(_GPU_DARK if theme.dark else _GPU_LIGHT)}
-    own |= {f"l{n}": Color.parse(c) for n, c in enumerate(_LOAD_DARK if theme.dark else _LOAD_LIGHT)}
-    own |= {f"s{n}": background.blend(own[f"g{n}"], 0.55) for n in range(8)}
-    surfaces_ = {
+    roles |= {role: Color.parse(c) for role, c in alarms.items()}
+    roles |= {f"g{n}": Color.parse(c) for n, c in enumerate(gpus)}
+    roles |= {f"l{n}": Color.parse(c) for n, c in enumerate(loads)}
+    roles |= {f"s{n}": background.blend(roles[f"g{n}"], 0.55) for n in range(8)}
+    surfaces = {
         "": background,
         "track": background.blend(text, 0.10 if theme.dark else 0.09),
-        "cursor": Color.parse(variables.get("block-cursor-background", variables["primary"])),
-        "bar": colour("panel"),
-        "tag": background.blend(colour("warning"), 0.22),
+        "cursor": contrast.tinted(background, colour("primary"), text, 0.45),
+        "bar": contrast.tinted(background, colour("panel"), text, 1.0),
+        "tag": contrast.tinted(background, roles["warning"], text, 0.22),
     }
-    if theme.name not in (DARK.name, LIGHT.name):
-        surfaces_["cursor"] = background.blend(colour("primary"), 0.45)
-    return _Colours(
-        {role: c.rich_color for role, c in own.items()}, {surface: c.rich_color for surface, c in surfaces_.items()}
-    )
+    if theme.name in (DARK.name, LIGHT.name):
+        surfaces["cursor"] = colour("block-cursor-background")
+    return _Colours(roles, surfaces, contrast)

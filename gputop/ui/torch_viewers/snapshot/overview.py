@@ -47,7 +47,7 @@ class OverviewPane(SnapshotPane, TextPane):
             for name, value in snapshot.settings.items():
                 for n, part in enumerate(wrap(_value(value), max(10, cells - 34))):
                     lines.append(((fit("" if n else name, 34), "dim"), (part, "text")))
-        return [*lines, (), ((snapshot.form, "faint"),)]
+        return [*lines, (), ((snapshot.form, "dim"),)]
 
     def _title(self, words: str, cells: int) -> Line:
         rule = self.view.glyphs.rule

@@ -46,7 +46,7 @@ def stack_lines(frames: Sequence[Frame], cells: int, rows: int, title: str = "")
         spans: tuple[Span, ...] = (
             (name, "title" if not n else "text"),
             ("  ", "text"),
-            (path, "faint"),
+            (path, "dim"),
             (file, "accent"),
         )
         found.append(spans)

@@ -150,7 +150,7 @@ class OpsPane(ListPane):
         for column in shown:
             figure = fit(figure_text(row, column.field), column.width, right=True) + " "
             style = "title+b" if column.field == self.state.column else "text"
-            spans.append((figure, style if getattr(row, column.field) else "faint"))
+            spans.append((figure, style if getattr(row, column.field) else "dim"))
         return tuple(spans)
 
     def details(self, n: int, cells: int, rows: int) -> Sequence[Line]:
