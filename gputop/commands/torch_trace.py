@@ -12,19 +12,19 @@ running on the same thread; torch counts it for whatever was running at the time
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import json
 import shutil
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from gputop.commands.shared.options import add_screen_options, whole_number
-from gputop.commands.shared.output import is_terminal, print_out, spreadsheet_text
+from gputop.commands.shared.output import csv_text, is_terminal, print_out
 from gputop.commands.shared.refusal import Refusal
 
 if TYPE_CHECKING:
+    from gputop.torch_files.trace.comparison import RowChange
     from gputop.torch_files.trace.memory_timeline import MemoryTimeline
     from gputop.torch_files.trace.op_table import OpRow
     from gputop.torch_files.trace.profiler_trace import ProfilerTrace
@@ -34,15 +34,21 @@ _FIELDS: Final = (
     "name kind shape calls self_device_memory device_memory self_cpu_memory cpu_memory self_thread_memory "
     "thread_memory self_cpu_time cpu_time self_device_time device_time stack"
 ).split()
+_LABELS: Final = ("name", "kind", "shape", "stack")
+_FIGURES: Final = tuple(name for name in _FIELDS if name not in _LABELS)
 _TOP: Final = 20
-_HELD_LINES: Final = 5  # lines about what was held at the peak
+_PIPE_CELLS: Final = 220  # of a line that no terminal limits
 _HELD_JSON: Final = 20
 _KINDS: Final = ("cpu", "device", "python", "annotation", "device annotation")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "file", metavar="FILE", type=Path, help="a chrome trace or memory timeline of torch.profiler, .json or .json.gz"
+        "files",
+        metavar="FILE",
+        nargs="+",
+        type=Path,
+        help="a chrome trace or memory timeline of torch.profiler, .json or .json.gz; two traces are compared",
     )
     parser.add_argument(
         "--top", type=whole_number, default=None, metavar="N", help="how many rows to print (default 20; 0: all)"
@@ -80,6 +86,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     output.add_argument("--json", action="store_true", help="one JSON object")
     output.add_argument("--csv", action="store_true", help="the table as CSV: bytes and µs")
+    output.add_argument("--curve", action="store_true", help="memory over time as CSV: a row for each memory event")
+    output.add_argument(
+        "--allocations", action="store_true", help="single allocations as CSV: address, bytes, lifetime, op"
+    )
     add_screen_options(parser.add_argument_group("viewer"))
 
 
@@ -94,49 +104,98 @@ def _column(text: str) -> str:
 
 def run(options: argparse.Namespace) -> int:
     from gputop.model import clean_text
-    from gputop.torch_files.trace.callers import FUNCTION
-    from gputop.torch_files.trace.memory_timeline import MemoryTimeline
     from gputop.torch_files.trace.profiler_file import UnreadableTrace
-    from gputop.torch_files.trace.profiler_trace import open_profile
+    from gputop.torch_files.trace.profiler_trace import ProfilerTrace, open_profile
 
+    if len(options.files) > 2:
+        raise Refusal("one file, or two that are compared")
     if _wants_viewer(options):
         return _view(options)
-    progress = _Progress(options.file)
-    python = not options.no_python
-    depth = FUNCTION if options.group_by_function else options.group_by_stack
-    try:
-        profile = open_profile(options.file, progress)
-        rows = [] if isinstance(profile, MemoryTimeline) else profile.rows(options.group_by_input_shape, depth, python)
-    except UnreadableTrace as error:
+    profiles, tables = [], []
+    for path in options.files:
+        progress = _Progress(path)
+        try:
+            profile = open_profile(path, progress)
+            tables.append(_rows(profile, options) if isinstance(profile, ProfilerTrace) else [])
+        except UnreadableTrace as error:
+            progress.clear()
+            print(f"gputop: {clean_text(str(path), 500)}: {error}", file=sys.stderr)
+            return UNREADABLE
         progress.clear()
-        print(f"gputop: {clean_text(str(options.file), 500)}: {error}", file=sys.stderr)
-        return UNREADABLE
-    progress.clear()
-    if isinstance(profile, MemoryTimeline):
-        return _timeline(profile, options)
-    if depth and not profile.has_python:
+        profiles.append(profile)
+    traces = [profile for profile in profiles if isinstance(profile, ProfilerTrace)]
+    if not traces and len(profiles) == 1:
+        assert not isinstance(profiles[0], ProfilerTrace)
+        return _timeline(profiles[0], options)
+    if len(traces) < len(profiles):
+        raise Refusal("two traces can be compared, but no memory timelines")
+    if (options.group_by_function or options.group_by_stack) and not all(trace.has_python for trace in traces):
         print("gputop: the trace has no Python frames: record with profile(with_stack=True)", file=sys.stderr)
-    column = options.sort or ("self_device_memory" if profile.has_device_memory else "self_cpu_memory")
-    if not profile.curves and options.sort is None:
-        column = "self_cpu_time"
-    rows.sort(key=lambda row: row.name if column == "name" else -getattr(row, column))
-    top = _TOP if options.top is None else options.top
-    shown = rows[:top] if top else rows
-    if options.csv:
-        for note in profile.events.notes:
-            print(f"gputop: {note}", file=sys.stderr)
-        print_out(_csv(shown))
-    elif options.json:
-        print_out(_json(profile, shown, python))
-    else:
-        width = shutil.get_terminal_size().columns if is_terminal(sys.stdout) else 160
-        print_out(_page(profile, shown, len(rows), column, width, python))
+    _print(traces, tables, options)
     return 0
+
+
+def _rows(trace: ProfilerTrace, options: argparse.Namespace) -> list[OpRow]:
+    from gputop.torch_files.trace.callers import FUNCTION
+
+    if options.curve or options.allocations:
+        return []
+    depth = FUNCTION if options.group_by_function else options.group_by_stack
+    return trace.rows(options.group_by_input_shape, depth, not options.no_python)
+
+
+def _print(traces: list[ProfilerTrace], tables: list[list[OpRow]], options: argparse.Namespace) -> None:
+    from gputop.text import to_ascii, unicode_works
+    from gputop.torch_files.trace.comparison import compare, comparison_page
+    from gputop.torch_files.trace.memory_csv import ALLOCATION_FIELDS, CURVE_FIELDS, allocation_rows, curve_rows
+    from gputop.torch_files.trace.summary import page
+
+    trace, rows, python = traces[-1], tables[-1], not options.no_python
+    column = options.sort or _usual_column(traces)
+    top = _TOP if options.top is None else options.top
+    width = shutil.get_terminal_size().columns if is_terminal(sys.stdout) else _PIPE_CELLS
+    if options.csv or options.curve or options.allocations:
+        for note in (note for one in traces for note in one.events.notes):
+            print(f"gputop: {note}", file=sys.stderr)
+    if options.curve or options.allocations:
+        if len(traces) > 1:
+            raise Refusal("--curve and --allocations take one file")
+        lines = curve_rows(trace) if options.curve else allocation_rows(trace)
+        limit = options.top or None  # 0, or not given: all
+        print_out(csv_text(CURVE_FIELDS if options.curve else ALLOCATION_FIELDS, islice(lines, limit)))
+        return
+    if len(traces) == 2:
+        changes = compare(tables[0], tables[1], column)
+        shown_changes = changes[: top or None]
+        if options.csv:
+            print_out(_csv_of_changes(traces, shown_changes))
+        elif options.json:
+            print_out(_json_of_changes(traces, shown_changes))
+        else:
+            text = comparison_page(traces[0], traces[1], shown_changes, len(changes), column, width)
+            print_out(text if unicode_works(sys.stdout) else to_ascii(text))
+        return
+    rows.sort(key=lambda row: row.name if column == "name" else -getattr(row, column))
+    shown = rows[: top or None]
+    if options.csv:
+        print_out(csv_text(_FIELDS, (_flat(_cells(row, trace)).values() for row in shown)))
+    elif options.json:
+        print_out(_json(trace, shown, python))
+    else:
+        text = page(trace, shown, rows, column, width, python)
+        print_out(text if unicode_works(sys.stdout) else to_ascii(text))
+
+
+def _usual_column(traces: list[ProfilerTrace]) -> str:
+    if not any(trace.curves for trace in traces):
+        return "self_cpu_time"
+    return "self_device_memory" if any(trace.has_device_memory for trace in traces) else "self_cpu_memory"
 
 
 def _wants_viewer(options: argparse.Namespace) -> bool:
     """Where there is a terminal, and nothing was said about how a table is to be printed."""
-    says = [options.summary, options.json, options.csv, options.no_python]
+    says = [options.summary, options.json, options.csv, options.curve, options.allocations, options.no_python]
+    says.append(len(options.files) > 1)
     says += [options.group_by_input_shape, options.group_by_function]
     if any(says) or options.top is not None or options.sort is not None or options.group_by_stack > 0:
         return False
@@ -149,16 +208,24 @@ def _view(options: argparse.Namespace) -> int:
     from gputop.ui.torch_viewers.trace.screen import TorchTraceScreen
 
     settings, _, _ = settings_of(options)
-    return app.run(lambda view: TorchTraceScreen(options.file, view), settings)
+    return app.run(lambda view: TorchTraceScreen(options.files[0], view), settings)
 
 
 def _timeline(timeline: MemoryTimeline, options: argparse.Namespace) -> int:
     """What was held by category: there are no ops in such a file."""
     from gputop.torch_files.trace import memory_timeline_summary as summary
+    from gputop.torch_files.trace.memory_timeline import CATEGORIES
 
     if options.sort or options.group_by_input_shape or options.group_by_function or options.group_by_stack > 0:
         raise Refusal("a memory timeline has no ops: it cannot be sorted or grouped by them")
-    if options.csv:
+    if options.allocations:
+        raise Refusal("a memory timeline has no single allocations")
+    if options.curve:
+        fields = ("time_ns", *CATEGORIES)
+        print_out(
+            csv_text(fields, islice(zip(timeline.at_ns, *timeline.by_category, strict=True), options.top or None))
+        )
+    elif options.csv:
         print_out(summary.as_csv(timeline))
     elif options.json:
         print_out(json.dumps(summary.facts(timeline), indent=2 if is_terminal(sys.stdout) else None) + "\n")
@@ -186,58 +253,10 @@ class _Progress:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def _page(trace: ProfilerTrace, rows: list[OpRow], count: int, column: str, width: int, python: bool) -> str:
-    from gputop.model import clean_text
-    from gputop.text import fit, shorten, to_ascii, unicode_works
-    from gputop.units.fine import duration, milliseconds, size
-
-    events = trace.events
-    lines = [shorten(f"{clean_text(trace.path.name, 200)}: {events.seen:,} events, {len(events.start):,} of them ops, "
-             f"kernels and frames; {len(events.memory_at):,} memory events", width)]  # fmt: skip
-    lines += [f"note: {note}" for note in events.notes]
-    if events.ooms:
-        lines.append(f"note: out of memory {events.ooms} times")
-    if not trace.curves:
-        advice = "" if events.notes else ": record with profile(profile_memory=True, record_shapes=True)"
-        lines.append(f"no memory events {'were read' if events.notes else 'in it'}{advice}")
-    for curve in trace.curves:
-        peak = curve.peak
-        reserved = f" (reserved {size(peak.reserved)})" if peak.reserved > 0 else ""
-        lines.append(
-            f"{curve.device}: peak {size(peak.allocated)}{reserved} at {milliseconds(peak.at_ns - trace.begins_ns)}; "
-            f"{curve.allocations:,} allocations {size(curve.allocated_bytes)}, {curve.frees:,} frees "
-            f"{size(curve.freed_bytes)}; {size(curve.never_freed)} never freed"
-        )
-        running = trace.running(curve, peak.event)
-        if running:
-            lines.append(shorten(f"  at the peak: {clean_text(' > '.join(running[-5:]), 1000)}", width))
-        for held in trace.held(curve, peak.event)[:_HELD_LINES]:
-            by = f"{held.op or 'no op'}  {held.where}".rstrip()
-            lines.append(shorten(f"  {size(held.bytes):>9} {held.blocks:>7,}× {clean_text(by, 500)}", width))
-    if trace.curves:
-        lines.append(trace.reconciliation(python).sentence())
-    device = trace.has_device_memory
-    lines += ["", f"by {column.replace('_', ' ')}, {len(rows)} of {count} rows"]
-    memory = ("self_device_memory", "device_memory") if device else ("self_cpu_memory", "cpu_memory")
-    times = [("self_cpu_time", "self CPU"), ("cpu_time", "CPU")]
-    if any(row.device_time for row in rows):
-        times.append(("device_time", "device"))
-    head = f"{'calls':>8}{'self mem':>10}{'mem':>10}{'by thread':>10}" + "".join(f"{title:>11}" for _, title in times)
-    room = max(16, width - len(head) - 2)
-    lines.append(fit("op", room) + head)
-    for row in rows:
-        figures = f"{row.calls:>8,}{size(getattr(row, memory[0])):>10}{size(getattr(row, memory[1])):>10}"
-        figures += f"{size(row.self_thread_memory):>10}"
-        figures += "".join(f"{duration(getattr(row, name)):>11}" for name, _ in times)
-        name = clean_text(row.name, 300) + (f" {clean_text(row.shape, 300)}" if row.shape else "")
-        lines.append(fit(name, room) + figures)
-        lines += [shorten(f"    from {clean_text(frame, 300)}", width) for frame in row.stack]
-    text = "".join(f"{line.rstrip()}\n" for line in lines)
-    return text if unicode_works(sys.stdout) else to_ascii(text)
-
-
-def _cells(row: OpRow) -> dict[str, Any]:
-    return {name: _KINDS[row.kind] if name == "kind" else getattr(row, name) for name in _FIELDS}
+def _cells(row: OpRow, trace: ProfilerTrace) -> dict[str, Any]:
+    """None: of memory, where none was recorded."""
+    cells = {name: _KINDS[row.kind] if name == "kind" else getattr(row, name) for name in _FIELDS}
+    return cells if trace.curves else cells | {name: None for name in _FIELDS if name.endswith("_memory")}
 
 
 def _json(trace: ProfilerTrace, rows: list[OpRow], python: bool) -> str:
@@ -245,6 +264,8 @@ def _json(trace: ProfilerTrace, rows: list[OpRow], python: bool) -> str:
         "file": trace.path.name,
         "events": trace.events.seen,
         "memory_events": len(trace.events.memory_at),
+        "rank": trace.events.rank,
+        "world_size": trace.events.world_size,
         "base_ns": trace.events.base_ns,
         "notes": trace.events.notes,
         "devices": [
@@ -264,16 +285,40 @@ def _json(trace: ProfilerTrace, rows: list[OpRow], python: bool) -> str:
             for curve in trace.curves
         ],
         "reconciliation": trace.reconciliation(python)._asdict() if trace.curves else None,
-        "rows": [_cells(row) for row in rows],
+        "rows": [_cells(row, trace) for row in rows],
     }
     return json.dumps(plain, indent=2 if is_terminal(sys.stdout) else None) + "\n"
 
 
-def _csv(rows: list[OpRow]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(_FIELDS)
-    for row in rows:
-        cells = list((_cells(row) | {"stack": ";".join(row.stack)}).values())
-        writer.writerow([spreadsheet_text(cell) for cell in cells])
-    return out.getvalue()
+def _flat(cells: dict[str, Any]) -> dict[str, Any]:
+    return cells | {"stack": ";".join(cells["stack"])}
+
+
+def _csv_of_changes(traces: list[ProfilerTrace], changes: list[RowChange]) -> str:
+    """Figures of the first file, then of the second; empty where an op is in one only."""
+    fields = [*_LABELS, *(f"{name}_{side}" for name in _FIGURES for side in ("before", "after"))]
+    lines = []
+    for change in changes:
+        sides = [None if row is None else _cells(row, trace) for row, trace in zip(change, traces, strict=True)]
+        labels = _flat(_cells(change.row, traces[0]))
+        figures = [None if side is None else side[name] for name in _FIGURES for side in sides]
+        lines.append([*(labels[name] for name in _LABELS), *figures])
+    return csv_text(fields, lines)
+
+
+def _json_of_changes(traces: list[ProfilerTrace], changes: list[RowChange]) -> str:
+    from gputop.torch_files.trace.comparison import peaks
+
+    rows = []
+    for change in changes:
+        sides = [None if row is None else _cells(row, trace) for row, trace in zip(change, traces, strict=True)]
+        labels = _cells(change.row, traces[0])
+        figures = [None if side is None else {name: side[name] for name in _FIGURES} for side in sides]
+        rows.append({name: labels[name] for name in _LABELS} | {"before": figures[0], "after": figures[1]})
+    plain = {
+        "files": [trace.path.name for trace in traces],
+        "notes": [note for trace in traces for note in trace.events.notes],
+        "peak_allocated_bytes": [peak._asdict() for peak in peaks(traces[0], traces[1])],
+        "rows": rows,
+    }
+    return json.dumps(plain, indent=2 if is_terminal(sys.stdout) else None) + "\n"

@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn
 
 from gputop import units
+from gputop.torch_files.archives import packed_as
 
 Progress = Callable[[str, float], None]
 """Told what is being done and how much of it is done, 0 to 1."""
@@ -150,8 +151,10 @@ def _open_regular(path: Path) -> int:
 
 def foreign(head: bytes) -> str | None:
     """What a file that begins with *head* is, in words, if it is surely not a pickle."""
-    if head.startswith(b"PK\x03\x04"):
-        return "it is a zip archive, as torch.save writes checkpoints: not a memory snapshot"
+    packed = packed_as(head)
+    if packed is not None:
+        checkpoint = " (a checkpoint of torch.save() is one too, and no memory snapshot)" if "zip a" in packed else ""
+        return f"it is {packed}: unpack it, and name the snapshot that is in it{checkpoint}"
     if head.startswith(b"SQLite format 3"):
         return "it is a SQLite database, not a memory snapshot"
     plain = head.lstrip()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from gputop.commands.shared.refusal import CANNOT_WRITE, Refusal
@@ -26,6 +27,18 @@ def print_out(text: str) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         raise Refusal(f"stdout cannot be written: {error.strerror or error}", CANNOT_WRITE) from None
     return 0
+
+
+def csv_text(fields: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    """A CSV file with a header; None is an empty cell."""
+    import csv
+    import io
+
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(fields)
+    writer.writerows([spreadsheet_text(value) for value in row] for row in rows)
+    return out.getvalue()
 
 
 def spreadsheet_text(value: Any) -> Any:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from typing import Any, Final
 
+from gputop.model import clean_text
 from gputop.torch_files.trace.events import (
     ANNOTATION,
     CPU,
@@ -17,12 +19,24 @@ from gputop.torch_files.trace.events import (
     TraceEvents,
 )
 
-_KINDS: Final = {
-    "cpu_op": CPU, "cuda_runtime": CPU, "cuda_driver": CPU, "hip_runtime": CPU, "xpu_runtime": CPU, "runtime": CPU,
-    "overhead": CPU, "python_function": PYTHON, "user_annotation": ANNOTATION, "kernel": DEVICE, "gpu_memcpy": DEVICE,
+#: What drivers' runtimes are called by (kineto's names; Runtime is what torch up to 1.11 wrote).
+_RUNTIME: Final = frozenset(
+    {f"{maker}_{layer}" for maker in ("cuda", "hip", "xpu", "mtia", "privateuse1", "glow") for layer in
+     ("runtime", "driver")} | {"runtime", "Runtime", "overhead"}
+)  # fmt: skip
+_KINDS: Final = dict.fromkeys(_RUNTIME, CPU) | {
+    "cpu_op": CPU, "python_function": PYTHON, "user_annotation": ANNOTATION, "kernel": DEVICE, "gpu_memcpy": DEVICE,
     "gpu_memset": DEVICE, "concurrent_kernel": DEVICE, "gpu_user_annotation": DEVICE_ANNOTATION,
+    "mtia_ccp_events": DEVICE, "mtia_insight": DEVICE, "hpu_op": DEVICE, "xpu_sync": DEVICE,
+    "Operator": CPU, "Kernel": DEVICE, "Memcpy": DEVICE, "Memset": DEVICE,  # torch up to 1.11
 }  # fmt: skip
-_RUNTIME: Final = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "xpu_runtime", "runtime", "overhead"})
+#: Of the trace itself, and of what is no row of torch's table either.
+_NO_ROWS: Final = frozenset({"Trace", "cuda_sync", "cuda_profiler_range", "external_correlation", "collective_comm"})
+_SILENT_PHASES: Final = frozenset("MstfiIRCnNOD")  # names of threads, arrows, marks, counters…
+_BAD_TIME: Final = "whose times are negative, missing or no numbers"
+_BAD_MEMORY: Final = "of memory whose figures are missing or impossible"
+_CONTROL: Final = str.maketrans({"\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"})
+_MOST_NOTES: Final = 8
 #: Helpers of the profiler, which torch's own table leaves out.
 _HIDDEN: Final = frozenset(
     {"profiler::_record_function_enter", "profiler::_record_function_enter_new", "profiler::_record_function_exit",
@@ -62,24 +76,48 @@ class EventParser:
         self._of_thread, self._kind = events.thread.append, events.kind.append
         self._external, self._shape = events.external.append, events.shape.append
         self._names: dict[str, int] = {}
+        self._begun: dict[int, list[dict[str, Any]]] = {}  # "B" events by thread, that an "E" ends
+        self._left_out: Counter[str] = Counter()  # events that are not understood, by what is wrong with them
+
+    def finish(self) -> None:
+        """Say what was not understood."""
+        unended = sum(map(len, self._begun.values()))
+        if unended:
+            self._left_out["that begin and never end, or end and never began"] += unended
+        for what, count in self._left_out.most_common(_MOST_NOTES):
+            self._events.notes.append(f"{count:,} event{'s' if count > 1 else ''} {what}: left out")
+        rest = sum(count for _, count in self._left_out.most_common()[_MOST_NOTES:])
+        if rest:
+            self._events.notes.append(f"{rest:,} events that are not understood for other reasons: left out")
 
     def put(self, event: dict[str, Any]) -> None:
         name = event.get("name")
         if name == MEMORY:  # by its name: its category and phase differ between versions
             self._memory(event)
             return
-        category = event.get("cat")
-        if event.get("ph") != "X":
+        category, phase = event.get("cat"), event.get("ph")
+        if phase in ("B", "E"):
+            whole = self._whole(event)
+            if whole is None:
+                return
+            event, name, category, phase = whole, whole.get("name"), whole.get("cat"), "X"
+        if phase != "X":
             if name == OUT_OF_MEMORY:
                 self._events.ooms += 1
-            elif category == _BACKWARD and event.get("ph") in ("s", "f"):
+            elif category == _BACKWARD and phase in ("s", "f"):
                 self._arrow(event)
+            elif not (isinstance(phase, str) and phase in _SILENT_PHASES):
+                self._left_out[f"of a phase that is no op's ({clean_text(str(phase), 10)})"] += 1
             return
         if not isinstance(name, str) or not isinstance(category, str):
+            self._left_out["without a name or a category"] += 1
             return
         kind = _KINDS.get(category)
         if kind is None or name in _HIDDEN:
+            self._no_row(category, name)
             return
+        if kind == PYTHON and not name.isprintable():  # C:\train.py: a backslash taken for an escape
+            name = name.translate(_CONTROL)
         args = event.get("args")
         external, shape = -1, -1
         if isinstance(args, dict):
@@ -93,12 +131,33 @@ class EventParser:
             start, lasted = round(float(event["ts"]) * 1000), round(float(event["dur"]) * 1000)
             self._op(kind, name, self._thread(event), start, lasted, external, shape)
         except (KeyError, TypeError, ValueError, OverflowError):
-            return
+            self._left_out[_BAD_TIME] += 1
+
+    def _no_row(self, category: str, name: str) -> None:
+        if category not in _NO_ROWS and name not in _HIDDEN:
+            self._left_out[f"of a category that is not known ({clean_text(category, 40)})"] += 1
+
+    def _whole(self, event: dict[str, Any]) -> dict[str, Any] | None:
+        """Of an event's beginning and its end one with a duration; None: not ended yet, or never begun."""
+        begun = self._begun.setdefault(self._thread(event), [])
+        if event["ph"] == "B":
+            begun.append(event)
+            return None
+        if not begun:
+            self._left_out["that begin and never end, or end and never began"] += 1
+            return None
+        first = begun.pop()
+        try:
+            return first | {"dur": float(event["ts"]) - float(first["ts"])}
+        except (KeyError, TypeError, ValueError, OverflowError):
+            self._left_out[_BAD_TIME] += 1
+            return None
 
     def _op(self, kind: int, name: str, thread: int, start: int, lasted: int, external: int, shape: int) -> None:
         """Times in ns."""
         end = start + lasted
         if not 0 <= start <= end < 1 << 62:
+            self._left_out[_BAD_TIME] += 1
             return
         self._start(start)
         self._end(end)
@@ -129,6 +188,7 @@ class EventParser:
             return name != OUT_OF_MEMORY
         kind = _KINDS.get(category)
         if kind is None or name in _HIDDEN:
+            self._no_row(category, name)
             return True
         thread = self._raw_threads.get((pid, tid))
         if thread is None:
@@ -220,6 +280,7 @@ class EventParser:
             reserved = int(args.get("Total Reserved", -1))  # type: ignore[union-attr]
             address = int(args.get("Addr", 0))  # type: ignore[union-attr]
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+            self._left_out[_BAD_MEMORY] += 1
             return
         self._record(at, bytes_, device, self._thread(event), allocated, reserved, address)
 
@@ -228,6 +289,7 @@ class EventParser:
     ) -> None:
         most = 1 << 62
         if not (-most < at < most and -most < bytes_ < most and -1 <= allocated < most and -1 <= reserved < most):
+            self._left_out[_BAD_MEMORY] += 1
             return
         events = self._events
         events.memory_at.append(at)

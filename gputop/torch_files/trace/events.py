@@ -52,6 +52,8 @@ class TraceEvents:
         self.seen = 0  # events of any kind
         self.base_ns = 0
         self.profile_memory = False
+        self.rank: int | None = None  # of a distributed job, where it is one
+        self.world_size: int | None = None
         self.notes: list[str] = []
 
     def is_cpu(self, device: int) -> bool:

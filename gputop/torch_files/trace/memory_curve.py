@@ -42,18 +42,18 @@ class MemoryCurve:
         self.allocations = self.frees = self.allocated_bytes = self.freed_bytes = 0
         at = events.memory_at
         running = 0
-        live: dict[int, int] = {}
+        live = _Live()
         for n in those:
             bytes_ = events.memory_bytes[n]
             running += bytes_
             if bytes_ >= 0:
                 self.allocations += 1
                 self.allocated_bytes += bytes_
-                live[events.memory_address[n]] = bytes_
+                live.put(len(self.bytes), events.memory_address[n], bytes_)
             else:
                 self.frees += 1
                 self.freed_bytes -= bytes_
-                live.pop(events.memory_address[n], None)
+                live.take(events.memory_address[n], -bytes_)
             self.at_ns.append(at[n])
             self.bytes.append(bytes_)
             self.thread.append(events.memory_thread[n])
@@ -61,7 +61,7 @@ class MemoryCurve:
             told = events.memory_allocated[n]
             self.allocated.append(told if told >= 0 else running)
             self.reserved.append(events.memory_reserved[n])
-        self.never_freed = sum(live.values())  # bytes allocated in the trace and not freed in it
+        self.never_freed = sum(self.bytes[n] for n in live.events())  # bytes allocated in the trace and not freed in it
 
     def __len__(self) -> int:
         return len(self.at_ns)
@@ -73,13 +73,23 @@ class MemoryCurve:
 
     def held(self, event: int) -> list[int]:
         """The allocations of the trace that were not freed after *event*, by their own events."""
-        live: dict[int, int] = {}
+        live = _Live()
         for n in range(event + 1):
             if self.bytes[n] >= 0:
-                live[self.address[n]] = n
+                live.put(n, self.address[n], self.bytes[n])
             else:
-                live.pop(self.address[n], None)
-        return list(live.values())
+                live.take(self.address[n], -self.bytes[n])
+        return live.events()
+
+    def lifetimes(self) -> list[tuple[int, int | None]]:
+        """Each allocation of the trace and its free, by their events; None: never freed in it."""
+        live, freed = _Live(), dict[int, int]()
+        for n, bytes_ in enumerate(self.bytes):
+            if bytes_ >= 0:
+                live.put(n, self.address[n], bytes_)
+            elif (made := live.take(self.address[n], -bytes_)) is not None:
+                freed[made] = n
+        return [(n, freed.get(n)) for n, bytes_ in enumerate(self.bytes) if bytes_ >= 0]
 
     def most_allocated(self, start: int, end: int) -> int:
         """The most that was allocated after any of the events *start* to *end* (without)."""
@@ -95,6 +105,31 @@ class MemoryCurve:
     @cached_property
     def _reserved(self) -> list[Sequence[int]]:
         return [self.reserved, *levels(self.reserved)]
+
+
+class _Live:
+    """Allocations not freed yet, by their events. Where a trace tells no addresses (kineto's own samples, torch before
+    1.10), a free is of the newest allocation of its size."""
+
+    def __init__(self) -> None:
+        self._by_address: dict[int, int] = {}
+        self._by_size: dict[int, list[int]] = {}
+
+    def put(self, event: int, address: int, bytes_: int) -> None:
+        if address:
+            self._by_address[address] = event
+        else:
+            self._by_size.setdefault(bytes_, []).append(event)
+
+    def take(self, address: int, bytes_: int) -> int | None:
+        """The allocation that is freed; None: it was made before the trace."""
+        if address:
+            return self._by_address.pop(address, None)
+        of_size = self._by_size.get(bytes_)
+        return of_size.pop() if of_size else None
+
+    def events(self) -> list[int]:
+        return [*self._by_address.values(), *(event for events in self._by_size.values() for event in events)]
 
 
 def device_name(text: str) -> str:

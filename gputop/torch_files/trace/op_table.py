@@ -31,6 +31,10 @@ COLUMNS: Final = {
 }  # fmt: skip
 
 
+#: Ranges of a process group's work (c10d), which are asynchronous: torch's trace does not say so.
+_WORK: Final = ("gloo:", "nccl:", "mpi:", "ucc:")
+
+
 @dataclass(slots=True)
 class OpRow:
     """Sums over the calls of one op. Memory in bytes, times in µs."""
@@ -66,6 +70,7 @@ class OpTree:
         self.outside = 0
         self._memory = _MemoryEvents(events)
         self._by_thread: dict[int, array[int]] = {}  # made when it is asked for
+        self._async = {n for n, text in enumerate(events.names.texts) if text.startswith(_WORK)}
         self._nest()
         self._kernels = self._kernel_times()
         self._merge()
@@ -94,7 +99,7 @@ class OpTree:
             self.outside += bytes_[record]
 
         for op in self.order:
-            if kind[op] in (DEVICE, DEVICE_ANNOTATION):
+            if kind[op] in (DEVICE, DEVICE_ANNOTATION) or self._is_async(op):
                 continue
             if kind[op] == PYTHON and not python:
                 self._gone[op] = 1
@@ -118,6 +123,12 @@ class OpTree:
             stack.append(op)
         for record in memory[m:]:
             give(record)
+
+    def _is_async(self, op: int) -> bool:
+        """Whether it may end on another thread, so that torch gives it no part in the nesting and no time of its own:
+        the work of a process group (c10d's Work has its range begin where it is asked for, and end where it is done).
+        """
+        return self.events.name[op] in self._async
 
     def _kernel_times(self) -> dict[int, int]:
         """ns on the device, by op: torch links kernels with ops by their External id. It also takes the number of a
@@ -154,7 +165,7 @@ class OpTree:
         events, gone = self.events, self._gone
         if not self._by_thread:
             for op in self.order:
-                if events.kind[op] in (CPU, PYTHON, ANNOTATION) and not gone[op]:
+                if events.kind[op] in (CPU, PYTHON, ANNOTATION) and not gone[op] and not self._is_async(op):
                     self._by_thread.setdefault(events.thread[op], array("i")).append(op)
         begun = self._by_thread.get(thread, array("i"))
         place = bisect_right(begun, at_ns, key=events.start.__getitem__) - 1
@@ -200,6 +211,11 @@ class OpTree:
                 sums[10] += lasted
                 continue
             low, high = bisect_left(memory.at, start[op]), bisect_right(memory.at, end[op])
+            if self._is_async(op):
+                sums[1] += memory.cpu[high] - memory.cpu[low]
+                sums[3] += memory.device[high] - memory.device[low]
+                sums[7] += lasted
+                continue
             cpu = memory.cpu[high] - memory.cpu[low]
             device = memory.device[high] - memory.device[low]
             mine = self._own[op]

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from gputop.torch_files.archives import packed_as
+
 CHUNK_BYTES: Final = 1 << 21  # bytes
 _PIECE_BYTES: Final = 1 << 16  # bytes that are unpacked at once
 #: Bytes of a trace in a byte of its gzip, at most: real ones have some 20, a bomb has 1000.
@@ -38,6 +40,10 @@ class ProfilerFile:
         self.problem: str | None = None
         self._size = facts.st_size
         self._rest = self._file.read(CHUNK_BYTES)  # read, and not given out yet
+        packed = packed_as(self._rest[:512])
+        if packed is not None:
+            self._file.close()
+            raise UnreadableTrace(f"it is {packed}: unpack it, and name the .json or .json.gz that is in it")
         self._inflate = zlib.decompressobj(31) if self._rest.startswith(_GZIP) else None
         self._unzipped, self._read = 0, len(self._rest)  # bytes
         self._first: bytes | None = None

@@ -53,6 +53,23 @@ class ProfilerTrace:
             raise UnreadableTrace(_BEYOND) from None
         return trace
 
+    @property
+    def rank(self) -> str:
+        """``rank 3 of 8`` of a distributed job, else nothing."""
+        events = self.events
+        if events.rank is None:
+            return ""
+        return f"rank {events.rank}" + (f" of {events.world_size}" if events.world_size is not None else "")
+
+    @property
+    def why_no_memory(self) -> str:
+        """A sentence, where no memory event is in it."""
+        if self.events.notes:
+            return "No memory events could be read."
+        if self.events.profile_memory:
+            return "The trace has no memory events though profile_memory was on: nothing was allocated meanwhile."
+        return "The trace has no memory events: record with profile(profile_memory=True, record_shapes=True)."
+
     @cached_property
     def has_device_memory(self) -> bool:
         events = self.events
@@ -94,7 +111,7 @@ class ProfilerTrace:
         """What was allocated in the trace and held after *event*, by the op that asked for it; the most first."""
         found: dict[Held, list[int]] = {}
         for allocation in curve.held(event):
-            sums = found.setdefault(self._asked_for(curve, allocation), [0, 0])
+            sums = found.setdefault(self.asked_for(curve, allocation), [0, 0])
             sums[0] += curve.bytes[allocation]
             sums[1] += 1
         held = [by._replace(bytes=bytes_, blocks=blocks) for by, (bytes_, blocks) in found.items()]
@@ -103,9 +120,9 @@ class ProfilerTrace:
     def _running(self, curve: MemoryCurve, event: int) -> list[int]:
         return self._tree(True).running(curve.thread[event], curve.at_ns[event])
 
-    def _asked_for(self, curve: MemoryCurve, event: int) -> Held:
-        """The outermost op that ran, and the innermost frame of the user's: what is inside the one, and between both,
-        is torch's."""
+    def asked_for(self, curve: MemoryCurve, event: int) -> Held:
+        """Who made the allocation of *event*: the outermost op that ran, and the innermost frame of the user's. What is
+        inside the one, and between both, is torch's."""
         texts, name, kind = self.events.names.texts, self.events.name, self.events.kind
         op = frame = phase = ""
         for open_ in self._running(curve, event):

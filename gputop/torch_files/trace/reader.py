@@ -20,6 +20,8 @@ MAX_EVENT_CHARACTERS: Final = (
 )  # characters after which what is wrong with an event is not that it is read in part
 MAX_HEAD_CHARACTERS: Final = 1 << 26  # before the events: device properties, a distributed group's ranks
 _EVENT: Final = re.compile(r'\{\s*"ph"\s*:')  # how an event begins
+_BACKSLASH: Final = re.compile(r'\\(?!")')
+_WINDOWS_PATH: Final = re.compile(r'"[^"\n]{0,500}\.py\(\d')  # the name of a Python frame
 _BEGINS: Final = 64  # characters, at most
 _GAP: Final = re.compile(r"[\s,]*")
 _EVENTS: Final = re.compile(r'"traceEvents"\s*:\s*\[')
@@ -50,13 +52,17 @@ class _Reading:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._lost = 0  # events that could not be read, and the number of the first
         self._first_lost = 0
+        self._windows = False  # kineto wrote paths with backslashes as they are
+        self._backslash = ""  # at the end of what was read last
         try:
             text, at = _head(self._more, self.events)
         except UnreadableTrace:
             if file.problem is not None:
                 raise UnreadableTrace(file.problem) from None
             raise
+        self._parser = EventParser(self.events)
         self._read(text, at)
+        self._parser.finish()
         if self._lost:
             some = "an event" if self._lost == 1 else f"{self._lost:,} events"
             self.events.notes.append(f"{some} could not be read, the first is event {self._first_lost:,}: left out")
@@ -69,12 +75,20 @@ class _Reading:
         data = self._file.read()
         if self._progress is not None:
             self._progress(self._file.share)
-        return self._decode(data) if data else None
+        if not data:
+            return None
+        text = self._decode(data)
+        if self._windows:
+            text, self._backslash = self._backslash + text, ""
+            if text.endswith("\\"):  # of what it is part is in the next bytes
+                text, self._backslash = text[:-1], "\\"
+            text = _BACKSLASH.sub(r"\\\\", text)
+        return text
 
     def _read(self, text: str, at: int) -> None:
         events = self.events
         scan_once = json.scanner.make_scanner(JSONDecoder())  # type: ignore[arg-type]  # what raw_decode() calls, in C
-        parser = EventParser(events)
+        parser = self._parser
         put, put_kineto, put_flow = parser.put, parser.put_kineto, parser.put_flow
         gap, kineto, flow = _GAP.match, KINETO_EVENT.match, KINETO_FLOW.match
         while True:
@@ -108,6 +122,9 @@ class _Reading:
 
     def _after(self, text: str, at: int, error: Exception) -> tuple[str, int] | None:
         """Where to go on after the event at *at*, which cannot be read, or not yet; None: it is the end."""
+        if not self._windows and "escape" in str(error) and _WINDOWS_PATH.match(text, text.rfind('"', 0, error.pos)):  # type: ignore[attr-defined]
+            self._windows = True
+            return _BACKSLASH.sub(r"\\\\", text[at:]), 0
         wrong_at = error.pos if isinstance(error, json.JSONDecodeError) else at
         if isinstance(error, RecursionError) or len(text) - wrong_at > MAX_EVENT_CHARACTERS:
             return self._resumed(text, at)
@@ -152,6 +169,9 @@ def _head(more: Callable[[], str | None], events: TraceEvents) -> tuple[str, int
             base = re.search(r'"baseTimeNanoseconds"\s*:\s*(\d{1,19})', head)
             events.base_ns = int(base[1]) if base else 0
             events.profile_memory = re.search(r'"profile_memory"\s*:\s*1', head) is not None
+            group = head[head.find('"distributedInfo"') :] if '"distributedInfo"' in head else ""
+            rank, world = (re.search(rf'"{key}"\s*:\s*(\d{{1,9}})', group) for key in ("rank", "world_size"))
+            events.rank, events.world_size = rank and int(rank[1]), world and int(world[1])
             return text, found.end()
         if len(text) > MAX_HEAD_CHARACTERS:
             break

@@ -10,7 +10,6 @@ from gputop.torch_files.trace.memory_curve import MemoryCurve
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.torch_viewers.curve_pane import CurvePane
-from gputop.ui.torch_viewers.trace.overview import NO_MEMORY
 from gputop.ui.torch_viewers.trace.state import TraceState
 from gputop.units.fine import milliseconds, signed, size
 
@@ -64,7 +63,7 @@ class TraceMemoryPane(CurvePane):
         return f"{self._curve.device}: {end - start:,} of {self.points:,} events, {lasted}"
 
     def nothing(self) -> str:
-        return NO_MEMORY
+        return self.state.trace.why_no_memory
 
     def hints(self) -> Sequence[Hint]:
         return super().hints()

@@ -3,42 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from gputop.model import clean_text
 from gputop.text import fit, wrap
 from gputop.torch_files.trace.callers import FUNCTION
 from gputop.torch_files.trace.events import PYTHON
-from gputop.torch_files.trace.op_table import OpRow
+from gputop.torch_files.trace.op_columns import OpColumn, columns_of, figure, shown_columns
 from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.toolkit.frame import Hint
 from gputop.ui.torch_viewers.pane import ListPane
 from gputop.ui.torch_viewers.trace.state import STACKS, TraceState
 from gputop.units.fine import duration, size
 
-_LEAST_NAME_CELLS: Final = 24
-
-
-class OpColumn(NamedTuple):
-    """A column of figures; the first ones are the last to give way."""
-
-    field: str
-    title: str
-    width: int = 9
-
-
-_CALLS: Final = OpColumn("calls", "CALLS", 8)
-_TIMES: Final = (
-    OpColumn("self_cpu_time", "SELF CPU"),
-    OpColumn("cpu_time", "CPU"),
-)
-_DEVICE_TIMES: Final = (OpColumn("self_device_time", "SELF DEV"), OpColumn("device_time", "DEVICE"))
-_DEVICE: Final = (
-    OpColumn("self_device_memory", "SELF MEM"),
-    OpColumn("device_memory", "MEM"),
-    OpColumn("self_thread_memory", "THREAD", 9),
-)
-_HOST: Final = (OpColumn("self_cpu_memory", "SELF HOST", 10), OpColumn("cpu_memory", "HOST"))
 _NAME: Final = OpColumn("name", "OP", 0)
 
 
@@ -49,16 +26,13 @@ class OpsPane(ListPane):
     def __init__(self, state: TraceState) -> None:
         super().__init__(state.view)
         self.state = state
-        times = (*(_DEVICE_TIMES if state.trace.has_kernels else ()), *_TIMES)
-        memory, less = (_DEVICE, _HOST) if state.trace.has_device_memory else ((*_HOST, _DEVICE[2]), ())
-        everything = (*memory, *times, *less) if state.trace.curves else times
-        self.columns = (everything[0], _CALLS, *everything[1:])
+        self.columns = columns_of(state.trace)
 
     # -- keys
 
     def pressed(self, key: str, page: int) -> bool:
         state = self.state
-        fields = ["name", *(column.field for column in self.columns)]
+        fields = ["name", *(column.field for column in self.columns if column.sortable)]
         match key:
             case "s" | "f6" | "greater_than_sign":
                 state.column = fields[(fields.index(state.column) + 1) % len(fields)]
@@ -119,18 +93,7 @@ class OpsPane(ListPane):
         return tuple(spans)
 
     def _shown_columns(self, cells: int) -> list[OpColumn]:
-        """As many as leave room for the names, the sorted one among them."""
-        room = cells - 2 - max(_LEAST_NAME_CELLS, cells * 2 // 5)
-        chosen = [column for column in self.columns if column.field == self.state.column]
-        room -= sum(column.width + 1 for column in chosen)
-        kept = set(chosen)
-        for column in self.columns:
-            if column not in kept:
-                room -= column.width + 1
-                if room < 0:
-                    break
-                kept.add(column)
-        return [column for column in self.columns if column in kept]
+        return shown_columns(self.columns, self.state.column, cells - 2)
 
     def _name_cells(self, cells: int, shown: Sequence[OpColumn]) -> int:
         return cells - 2 - sum(column.width + 1 for column in shown)
@@ -146,11 +109,12 @@ class OpsPane(ListPane):
             name += f" {clean_text(row.shape, 300)}"
         elif row.stack:
             name += f"  from {clean_text(row.stack[0], 300)}"
+        totals = self.state.totals()
         spans: list[Span] = [(fit(name, self._name_cells(cells + 2, shown)), style)]
         for column in shown:
-            figure = fit(figure_text(row, column.field), column.width, right=True) + " "
+            shown_figure = fit(figure(row, column.field, totals), column.width, right=True) + " "
             style = "title+b" if column.field == self.state.column else "text"
-            spans.append((figure, style if getattr(row, column.field) else "dim"))
+            spans.append((shown_figure, style if getattr(row, column.field, True) else "dim"))
         return tuple(spans)
 
     def details(self, n: int, cells: int, rows: int) -> Sequence[Line]:
@@ -181,10 +145,3 @@ class OpsPane(ListPane):
 
     def settle(self) -> None:
         self.state.compute_rows()
-
-
-def figure_text(row: OpRow, field: str) -> str:
-    value = getattr(row, field)
-    if field == "calls":
-        return f"{value:,}"
-    return duration(value) if field.endswith("_time") else size(value)

@@ -11,7 +11,6 @@ from gputop.units.fine import milliseconds, size
 
 _LABEL_CELLS = 14
 _HELD_LINES = 4  # lines about what was held at a peak
-NO_MEMORY = "The trace has no memory events: record with profile(profile_memory=True, record_shapes=True)."
 
 
 class TraceOverviewPane(TextPane):
@@ -28,12 +27,14 @@ class TraceOverviewPane(TextPane):
         lines: list[Line] = [()]
         lines += self._field("events", f"{events.seen:,}, {len(events.start):,} of them ops, kernels and frames", cells)
         lines += self._field("memory", f"{len(events.memory_at):,} events", cells)
+        if trace.rank:
+            lines += self._field("process", trace.rank, cells)
         if events.ooms:
             lines += self._field("out of memory", f"{events.ooms} times", cells, "critical+b")
         for note in events.notes:
             lines += self._field("note", note, cells, "warning")
         if not trace.curves:
-            return [*lines, (), *[((part, "warning"),) for part in wrap(NO_MEMORY, cells)]]
+            return [*lines, (), *[((part, "warning"),) for part in wrap(trace.why_no_memory, cells)]]
         for curve, (running_then, held_then) in zip(trace.curves, self.state.peaks.of, strict=True):
             peak = curve.peak
             rule = self.view.glyphs.rule

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from gputop.torch_files.trace.callers import FUNCTION
 from gputop.torch_files.trace.memory_curve import MemoryCurve
+from gputop.torch_files.trace.op_columns import OpTotals
 from gputop.torch_files.trace.op_table import OpRow
 from gputop.torch_files.trace.profiler_trace import Held, ProfilerTrace
 from gputop.ui.toolkit.view import View
@@ -105,6 +106,14 @@ class TraceState:
             found = [row for row in rows if all(word in _text(row) for word in words)]
             found.sort(key=lambda row: row.name if self.column == "name" else -getattr(row, self.column))
             self._keep(key, found)
+        return found
+
+    def totals(self) -> OpTotals:
+        """What shares are of: all rows, let through by the filter or not."""
+        key = ("totals", self.table_key)
+        if key not in self._kept:
+            self._keep(key, OpTotals.of(self._kept.get(self.table_key, ())))
+        found: OpTotals = self._kept[key]
         return found
 
     def compute_rows(self) -> None:
