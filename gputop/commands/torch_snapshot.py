@@ -7,15 +7,13 @@ With two files, the second is compared with the first. Without an output option,
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from gputop.commands.shared.options import add_screen_options, whole_number
-from gputop.commands.shared.output import is_terminal, print_out, spreadsheet_text
+from gputop.commands.shared.output import csv_text, is_terminal, print_out
 from gputop.commands.shared.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from gputop.torch_files.snapshot.memory_snapshot import DeviceSnapshot, MemorySnapshot
 
 UNREADABLE: Final = 1
-_CSV_FIELDS: Final = "file device moment bytes count largest_bytes frame stack".split()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,9 +31,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_argument("--summary", action="store_true", help="print a page about each device and exit")
     output.add_argument("--json", action="store_true", help="print all figures as JSON, an object for each file")
     output.add_argument("--csv", action="store_true", help="print allocations by stack, a row each")
+    output.add_argument(
+        "--curve", action="store_true", help="print memory over time as CSV: a row for each trace entry"
+    )
+    output.add_argument(
+        "--allocations", action="store_true", help="print single allocations as CSV: address, bytes, lifetime, stack"
+    )
     output.add_argument("--flamegraph", metavar="FILE.svg", type=Path, help="write a flame graph of the allocations")
     parser.add_argument(
-        "--at", choices=("now", "peak"), default="now", help="for --csv and --flamegraph: at the dump, or at the peak"
+        "--at",
+        choices=("now", "peak"),
+        help="for --csv and --flamegraph: what is held at the dump (the default), or at the peak; --allocations lists "
+        "all of the trace without it",
     )
     parser.add_argument("--device", type=int, metavar="N", help="only this device (-1: pinned host memory)")
     parser.add_argument(
@@ -45,9 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--top",
         type=whole_number,
-        default=10,
         metavar="N",
-        help="how many stacks to list (default 10; 0: all)",
+        help="how many stacks, rows to list (default 10, of CSV all; 0: all)",
     )
     parser.add_argument("--all-frames", action="store_true", help="include torch's and C++ frames, not only yours")
     add_screen_options(parser.add_argument_group("viewer"))
@@ -60,7 +65,8 @@ def run(options: argparse.Namespace) -> int:
         wanted = parse_filter(options.filter)
     except ValueError as error:
         raise Refusal(f"--filter: {error}") from None
-    options.top = options.top or sys.maxsize  # 0: all
+    options.csv_top = options.top or None
+    options.top = 10 if options.top is None else options.top or sys.maxsize  # 0: all
     if options.flamegraph and len(options.files) > 1:
         raise Refusal("--flamegraph takes a single file")
     if options.flamegraph:
@@ -68,7 +74,8 @@ def run(options: argparse.Namespace) -> int:
         from gputop.torch_files.flame_graph import is_flame_graph
 
         must_not_replace_others(options.flamegraph, is_flame_graph, "a flame graph of gputop's")
-    if not (options.summary or options.json or options.csv or options.flamegraph):
+    as_csv = options.csv or options.curve or options.allocations
+    if not (options.summary or options.json or as_csv or options.flamegraph):
         if is_terminal(sys.stdin) and is_terminal(sys.stderr):
             return _view(options)
         options.summary = True
@@ -83,8 +90,8 @@ def run(options: argparse.Namespace) -> int:
     if not snapshots:
         return failed
     if options.json:
-        print_out("".join(_json(snapshot, options, wanted) for snapshot in snapshots))
-    elif options.csv:
+        print_out(_json(snapshots, options, wanted))
+    elif as_csv:
         print_out(_csv(snapshots, options, wanted))
     elif options.flamegraph:
         _flame_graph(snapshots[0], options, wanted)
@@ -92,8 +99,7 @@ def run(options: argparse.Namespace) -> int:
         from gputop.torch_files.snapshot.summary import compared, summary
 
         pages = [summary(s, _devices(s, options), options.top, wanted, options.all_frames) for s in snapshots]
-        if len(snapshots) == 2:
-            pages.append(compared(snapshots[0], snapshots[1], options.top, wanted))
+        pages += [compared(snapshots[0], other, options.top, wanted) for other in snapshots[1:]]
         print_out("\n".join(pages))
     return failed
 
@@ -143,39 +149,47 @@ def _devices(snapshot: MemorySnapshot, options: argparse.Namespace) -> list[Devi
     return [device]
 
 
-def _json(snapshot: MemorySnapshot, options: argparse.Namespace, wanted: AllocationFilter) -> str:
-    from gputop.torch_files.snapshot.json_report import facts
+def _pairs(
+    before: MemorySnapshot, after: MemorySnapshot, options: argparse.Namespace
+) -> list[tuple[DeviceSnapshot, DeviceSnapshot]]:
+    """The devices of *after*, each with the one of *before* that it is compared with."""
+    from gputop.torch_files.snapshot.summary import counterpart
 
-    data = facts(snapshot, _devices(snapshot, options), options.top, wanted, options.all_frames)
-    return json.dumps(data, indent=2 if is_terminal(sys.stdout) else None) + "\n"
+    pairs = [(counterpart(before, after, device), device) for device in _devices(after, options)]
+    return [(other, device) for other, device in pairs if other is not None]
+
+
+def _json(snapshots: list[MemorySnapshot], options: argparse.Namespace, wanted: AllocationFilter) -> str:
+    from gputop.torch_files.snapshot.json_report import comparison, facts
+
+    how = (options.top, wanted, options.all_frames)
+    lines = []
+    for n, snapshot in enumerate(snapshots):
+        data = facts(snapshot, _devices(snapshot, options), *how)
+        if n:
+            data["compared_with"] = comparison(snapshots[0], _pairs(snapshots[0], snapshot, options), *how)
+        lines.append(json.dumps(data, indent=2 if is_terminal(sys.stdout) else None) + "\n")
+    return "".join(lines)
 
 
 def _csv(snapshots: list[MemorySnapshot], options: argparse.Namespace, wanted: AllocationFilter) -> str:
-    from gputop.torch_files.snapshot.groups import by_stack
+    from gputop.torch_files.snapshot import csv_rows
 
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(_CSV_FIELDS)
-    for snapshot in snapshots:
-        for device in _devices(snapshot, options):
-            moment = device.peak[0] if options.at == "peak" else device.last
-            rows = wanted.rows(device, device.rows_at(moment))
-            for group in by_stack(device, rows, not options.all_frames):
-                frames = snapshot.frames.frames(group.stack)
-                inner = str(frames[0]) if frames else ""
-                stack = " < ".join(map(str, frames))
-                facts = (
-                    snapshot.name,
-                    device.number,
-                    options.at,
-                    group.bytes,
-                    group.count,
-                    group.largest,
-                    inner,
-                    stack,
-                )
-                writer.writerow([spreadsheet_text(value) for value in facts])
-    return out.getvalue()
+    top, at = options.csv_top, options.at or "now"
+    devices = [device for snapshot in snapshots for device in _devices(snapshot, options)]
+    if options.curve:
+        return csv_text(csv_rows.CURVE_FIELDS, (row for device in devices for row in csv_rows.curve_rows(device, top)))
+    how = (wanted, options.all_frames, top)
+    if options.allocations:
+        rows = (row for device in devices for row in csv_rows.allocation_rows(device, options.at, *how))
+        return csv_text(csv_rows.ALLOCATION_FIELDS, rows)
+    if len(snapshots) == 1:
+        return csv_text(csv_rows.STACK_FIELDS, (row for d in devices for row in csv_rows.stack_rows(d, at, *how)))
+    first, *others = snapshots
+    before = [(*row, None, None) for d in _devices(first, options) for row in csv_rows.stack_rows(d, at, *how)]
+    pairs = [pair for other in others for pair in _pairs(first, other, options)]
+    changes = [row for before_, after in pairs for row in csv_rows.change_rows(before_, after, at, *how)]
+    return csv_text(csv_rows.CHANGE_FIELDS, [*before, *changes])
 
 
 def _flame_graph(snapshot: MemorySnapshot, options: argparse.Namespace, wanted: AllocationFilter) -> None:

@@ -30,11 +30,17 @@ class Difference:
 
 
 def difference(
-    before: DeviceSnapshot, after: DeviceSnapshot, at_peak: bool = False, only: AllocationFilter | None = None
+    before: DeviceSnapshot,
+    after: DeviceSnapshot,
+    at_peak: bool = False,
+    only: AllocationFilter | None = None,
+    folded: bool = True,
 ) -> list[Difference]:
-    """What is held at both dumps (or peaks) by folded stack; the largest change first. Stacks are the same if their
-    frames are: numbers of different files have nothing to do with each other."""
-    sides = [_held(device, at_peak, only) for device in (before, after)]
+    """What is held at both dumps (or peaks) by stack, folded to the user's frames or whole; the largest change first.
+
+    Stacks are the same if their frames are: numbers of different files have nothing to do with each other.
+    """
+    sides = [_held(device, at_peak, only, folded) for device in (before, after)]
     found = []
     for frames in dict.fromkeys((*sides[0], *sides[1])):
         (bytes_a, count_a), (bytes_b, count_b) = (side.get(frames, (0, 0)) for side in sides)
@@ -43,12 +49,12 @@ def difference(
 
 
 def _held(
-    device: DeviceSnapshot, at_peak: bool, only: AllocationFilter | None
+    device: DeviceSnapshot, at_peak: bool, only: AllocationFilter | None, folded: bool
 ) -> dict[tuple[Frame, ...], tuple[int, int]]:
     rows: Iterable[int] = device.rows_at(device.peak[0] if at_peak else device.last)
     if only:
         rows = only.rows(device, rows)
     found: dict[tuple[Frame, ...], tuple[int, int]] = {}
-    for group in by_stack(device, rows):
+    for group in by_stack(device, rows, folded):
         found[tuple(device.snapshot.frames.frames(group.stack))] = (group.bytes, group.count)
     return found

@@ -37,6 +37,8 @@ _MACHINERY_FILE: Final = re.compile(
     r"core/boxing|/Register|/Redispatch|pythonrun\.c|Modules/main\.c|Objects/(?:call|methodobject)\.c"
     r"|pycore_ceval\.h|ceval\.c|cpython/abstract\.h"
 )
+_FX_FRAME: Final = re.compile(r'File "([^"\n]{1,1000})", line (\d{1,9}), in ([^\s,]{1,300})')
+_FX_CHARACTERS: Final = 20_000  # of a traceback that are looked at, its end
 USER: Final = 0
 TORCH: Final = 1
 NATIVE: Final = 2
@@ -129,6 +131,9 @@ class FrameCollector:
         self._plain = self._plain and type(frame) is dict and _SCALARS.issuperset(map(type, frame.values()))
         if isinstance(frame, dict):
             name, filename, line = (frame.get(key) for key in ("name", "filename", "line"))  # type: ignore[assignment]
+            told = frame.get("fx_original_trace")
+            if isinstance(told, str) and (original := _original(told)) is not None:
+                name, filename, line = original
         key = Frame(_text(name), _text(filename), line if isinstance(line, int) and 0 <= line < 2**31 else 0)
         return self._frame_numbers.setdefault(key, len(self._frame_numbers))
 
@@ -157,6 +162,16 @@ class FrameCollector:
             "stacks.frame": flat,
             "stacks.folded": folded,
         }
+
+
+def _original(told: str) -> tuple[str, str, int] | None:
+    """The model's own line that a generated one (``fx_generated_….py``) was made of: torch 2.10 and later tell its
+    traceback, the innermost frame last."""
+    found = _FX_FRAME.findall(told[-_FX_CHARACTERS:])
+    if not found:
+        return None
+    filename, line, name = found[-1]
+    return name, filename, int(line)
 
 
 def _text(value: Any) -> str:

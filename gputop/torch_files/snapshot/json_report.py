@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from gputop.torch_files.snapshot.diff import difference
 from gputop.torch_files.snapshot.groups import AllocationFilter, by_stack
 from gputop.torch_files.snapshot.leaks import leaks, steps
 from gputop.torch_files.snapshot.memory_snapshot import DeviceSnapshot, MemorySnapshot
@@ -31,6 +32,37 @@ def facts(
         "trace_entries": snapshot.entries,
         "allocator_settings": snapshot.settings,
         "devices": [_device(device, top, wanted or AllocationFilter(), all_frames) for device in devices],
+    }
+
+
+def comparison(
+    before: MemorySnapshot,
+    devices: Sequence[tuple[DeviceSnapshot, DeviceSnapshot]],
+    top: int = 10,
+    wanted: AllocationFilter | None = None,
+    all_frames: bool = False,
+) -> dict[str, Any]:
+    """What the second of each pair holds more or less than the first at the dump, by stack; largest change first."""
+    return {
+        "file": str(before.path),
+        "devices": [
+            {
+                "device": after.number,
+                "changes": [
+                    {
+                        "bytes": change.bytes,
+                        "count": change.count,
+                        "before_bytes": change.before_bytes,
+                        "before_count": change.before_count,
+                        "after_bytes": change.after_bytes,
+                        "after_count": change.after_count,
+                        "frames": [frame._asdict() for frame in change.frames],
+                    }
+                    for change in difference(before_device, after, only=wanted, folded=not all_frames)[:top]
+                ],
+            }
+            for before_device, after in devices
+        ],
     }
 
 

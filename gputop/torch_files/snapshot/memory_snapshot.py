@@ -243,4 +243,4 @@ class DeviceSnapshot:
         """Time from entry *start* to entry *end*."""
         if not self.has_times or not 0 <= start < self.entries or not 0 <= end < self.entries:
             return None
-        return float(self.time[end] - self.time[start]) / 1e6
+        return max(0.0, float(self.time[end] - self.time[start]) / 1e6)  # clocks of threads differ by some µs

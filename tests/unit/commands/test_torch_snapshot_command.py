@@ -227,3 +227,78 @@ def test_a_file_name_in_an_error_prints_no_control_characters(
         run("--\x1b[31mred", path)
     written = capsys.readouterr()
     assert "\x1b" not in written.err + written.out and "\x07" not in written.err
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_csv_heeds_top(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    counts = []
+    for arguments in ((), ("--top", "0"), ("--top", "2")):
+        assert run("--csv", "--device", "0", *arguments, path) == 0
+        counts.append(len(rows_of(capsys.readouterr().out)))
+    assert counts[0] == counts[1] > counts[2] == 2
+
+
+@pytest.fixture
+def grown(tmp_path: Path) -> Path:
+    """The run of *path*, ten steps on."""
+    first, second = Allocator(0, capacity=700 * MIB), Allocator(1)
+    sim.training(first, steps=30)
+    sim.chaos(second, 300)
+    path = tmp_path / "grown.pickle"
+    path.write_bytes(sim.dumps(sim.snapshot(first, second)))
+    return path
+
+
+def test_two_files_are_compared_as_json_and_csv_too(
+    path: Path, grown: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--json", "--top", "0", path, grown) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(lines) == 2 and "compared_with" not in lines[0]
+    assert lines[1]["compared_with"]["file"] == str(path)
+    changes = lines[1]["compared_with"]["devices"][0]["changes"]
+    leak = next(change for change in changes if change["frames"] and change["frames"][0]["name"] == "log_loss")
+    assert (leak["count"], leak["bytes"]) == (10, 10 * (3 * MIB + 100))
+    assert leak["after_bytes"] - leak["before_bytes"] == leak["bytes"]
+    assert run("--csv", path, grown) == 0
+    rows = rows_of(capsys.readouterr().out)
+    assert {row["file"] for row in rows} == {path.name, "grown.pickle"}
+    row = next(row for row in rows if row["file"] == "grown.pickle" and "log_loss" in row["frame"])
+    assert (row["count"], row["before_count"]) == ("30", "20")
+    gone = [row for row in rows if row["file"] == "grown.pickle" and row["bytes"] == "0"]
+    assert gone and all(int(row["before_bytes"]) > 0 for row in gone)
+    assert run("--summary", path, grown) == 0
+    assert "grown.pickle compared with" in capsys.readouterr().out
+
+
+def test_single_allocations_have_address_and_lifetime(
+    path: Path, allocators: tuple[Allocator, Allocator], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--allocations", "--device", "0", path) == 0
+    rows = rows_of(capsys.readouterr().out)
+    trace = list(allocators[0].trace)
+    allocs = [(n, entry) for n, entry in enumerate(trace) if entry["action"] == "alloc"]
+    assert sorted((row["address"], row["allocated_entry"], row["bytes"]) for row in rows) == sorted(
+        (f"{entry['addr']:#x}", str(n), str(entry["size"])) for n, entry in allocs
+    )
+    freed = next(row for row in rows if row["freed_entry"])
+    begin, end = trace[int(freed["allocated_entry"])], trace[int(freed["freed_entry"])]
+    assert int(freed["lifetime_us"]) == end["time_us"] - begin["time_us"] and end["action"] == "free_completed"
+    assert run("--allocations", "--at", "now", "--device", "0", path) == 0
+    held = rows_of(capsys.readouterr().out)
+    assert {int(row["address"], 16) for row in held} == set(allocators[0].held)
+    assert not any(row["freed_entry"] for row in held)
+
+
+def test_the_memory_curve_is_a_csv(
+    path: Path, allocators: tuple[Allocator, Allocator], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--curve", "--device", "1", path) == 0
+    rows = rows_of(capsys.readouterr().out)
+    truth = allocators[1].truth
+    assert [int(row["requested_bytes"]) for row in rows] == truth.live
+    assert [int(row["reserved_bytes"]) for row in rows] == truth.reserved
+    assert rows[0]["action"] == "segment_alloc" and rows[0]["time_us"]

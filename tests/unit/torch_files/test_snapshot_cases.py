@@ -240,3 +240,25 @@ def test_an_old_form_without_real_size_of_inactive_blocks_tells_requested(tmp_pa
     assert facts(opened(data, tmp_path).snapshot, opened(data, tmp_path).snapshot.devices)["devices"][0][
         "requested_bytes"
     ] is None  # fmt: skip
+
+
+# ------------------------------------------------------------------------------- compiled code
+
+
+def test_a_generated_line_is_taken_back_to_the_models_own(tmp_path: Path) -> None:
+    """torch.compile: every line was of fx_generated_….py."""
+    generated = sim.frame("forward", "/tmp/fx_generated_c0ffee.py", 12) | {
+        "fx_node_op": "call_function",
+        "fx_node_name": "linear",
+        "fx_node_info": {"shape": [1, 2]},
+        "fx_original_trace": 'File "/home/ml/train.py", line 80, in main\n  out = model(x)\n'
+        'File "/home/ml/model.py", line 44, in forward\n  return F.linear(x, self.w)\n',
+    }
+    untold = sim.frame("forward", "/tmp/fx_generated_c0ffee.py", 13) | {"fx_original_trace": "no frames in it"}
+    entries = [
+        {"action": "alloc", "addr": 512 * n, "size": 512, "stream": 0, "frames": [frame]}
+        for n, frame in enumerate((generated, untold))
+    ]
+    device = opened({"segments": [], "device_traces": [entries]}, tmp_path)
+    found = [groups.stack_title(device, device.stack[n]) for n in range(2)]
+    assert found == ["model.py:44 forward", "fx_generated_c0ffee.py:13 forward"]
