@@ -6,10 +6,8 @@ import asyncio
 import gc
 import os
 import sys
-from collections.abc import Iterable
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from textual.app import SystemCommand
 from textual.binding import Binding
 from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
@@ -25,6 +23,9 @@ from gputop.ui.toolkit import plain_widgets
 from gputop.ui.toolkit.crash import ReportingApp
 from gputop.ui.toolkit.line_widget import LineWidget, redraw_all
 from gputop.ui.toolkit.palette import THEMES, theme_to_show
+
+if TYPE_CHECKING:
+    from textual.command import Provider
 
 PAINTED_SECONDS: Final = 0.5  # after which the first picture is drawn, so that other work may begin
 SETTLED_SECONDS: Final = 2.0  # after which what start-up made is no longer looked at by the garbage collector
@@ -44,6 +45,12 @@ def run(monitor: Monitor) -> int:
     return app.return_code or 0
 
 
+def _commands() -> type[Provider]:
+    from gputop.ui.commands import DashboardCommands  # what the palette is made of takes a while to import
+
+    return DashboardCommands
+
+
 class GputopApp(ReportingApp[None]):
     """Themes, endings and toasts; draws nothing itself. What the screens share is *monitor*."""
 
@@ -54,6 +61,7 @@ class GputopApp(ReportingApp[None]):
         Binding("ctrl+l", "repaint", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", show=False, priority=True),
     ]
+    COMMANDS = {_commands}
     termination_signals: exit_signals.EndingSignals | None = None
 
     def __init__(self, monitor: Monitor) -> None:
@@ -133,16 +141,3 @@ class GputopApp(ReportingApp[None]):
 
     def action_repaint(self) -> None:
         redraw_all(self)
-
-    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The command palette: every action of the dashboard."""
-        for key in self.dashboard.keys:
-            if key.action != "suspend":
-                words = key.words[0].upper() + key.words[1:]
-                yield SystemCommand(words, f"key {key.shown}", self._runner(key.action))
-
-    def _runner(self, action: str) -> Any:
-        async def run_it() -> None:
-            await self.run_action(f"screen.{action}", self.dashboard)
-
-        return run_it

@@ -16,7 +16,7 @@ from gputop.model.chart_metrics import CHART_METRICS
 from gputop.monitor import Monitor
 from gputop.sampling.journal import EventKind
 from gputop.sampling.messages import LeaksReported, SettingsChanged, SnapshotTaken
-from gputop.settings import GROUPS
+from gputop.settings import GROUPS, REFRESH_PRESETS
 from gputop.text import fit
 from gputop.ui.footer import Footer
 from gputop.ui.gpus.area import GpuArea
@@ -24,7 +24,7 @@ from gputop.ui.header import Header, HostLine, problem_line
 from gputop.ui.keys import KEYS, Key
 from gputop.ui.kill.start import kill_chosen
 from gputop.ui.layout import LEAST_HEIGHT, LEAST_WIDTH, ScreenLayout, plan_for
-from gputop.ui.leaks.text import footer_note
+from gputop.ui.leaks.text import leaked_label
 from gputop.ui.monitor_screen import MonitorScreen
 from gputop.ui.processes.annotations import ProcessAnnotations
 from gputop.ui.processes.exited import ExitedLines
@@ -112,7 +112,7 @@ class Dashboard(MonitorScreen, Screen[None]):
         self._report = report
         self.table.know(ProcessAnnotations(report))
         self.gpus.show_report(report)
-        self.footer.note = footer_note(report)
+        self.footer.leaked = leaked_label(report)
         self.footer.update()
 
     def _draw(self) -> None:
@@ -376,6 +376,12 @@ class Dashboard(MonitorScreen, Screen[None]):
 
     def action_refresh(self) -> None:
         self.monitor.sampler.refresh()
+
+    def action_interval(self) -> None:
+        """The next shorter preset; after the shortest one, the longest."""
+        now = self.monitor.settings.refresh
+        shorter = [seconds for seconds in REFRESH_PRESETS if seconds < now]
+        self.monitor.change_for_now(refresh=max(shorter or REFRESH_PRESETS))
 
     def action_release(self) -> None:
         sampler = self.monitor.sampler

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 from gputop import units
 from gputop.model import Host, Snapshot
@@ -11,6 +12,8 @@ from gputop.ui.gpus.parts import short_name
 from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.toolkit.view import View
+
+_MOST_MODELS: Final = 2  # that are named; more are counted
 
 
 class Header(LineWidget):
@@ -31,29 +34,44 @@ def header_line(snapshot: Snapshot, view: View, cells: int, asked: float, badge:
     right = _right(snapshot, cells, asked, dot)
     room = cells - width("".join(text for text, _ in left)) - width(right[0])
     said = ""
-    for words in _facts(snapshot, cells):
-        longer = f"{said}{dot}{words}" if said else words
-        if width(longer) <= room - 1:
-            said = longer
+    for lengths in _facts(snapshot, cells):
+        longer = [f"{said}{dot}{words}" if said else words for words in lengths]
+        said = next((words for words in longer if width(words) <= room - 1), said)
     left.append((fit(f" {said}", room), "text@bar"))
     return (*left, right)
 
 
-def _facts(snapshot: Snapshot, cells: int) -> list[str]:
-    """What can be said of the machine, most important first."""
-    facts = [fit(snapshot.host.name, min(width(snapshot.host.name), 20))] if snapshot.host.name else []
-    names = Counter(short_name(gpu.name) if cells < 100 else gpu.name for gpu in snapshot.gpus if not gpu.error)
-    facts += [f"{count} × {name}" if cells >= 100 else f"{count}×{name}" for name, count in names.most_common(3)]
+def _facts(snapshot: Snapshot, cells: int) -> list[tuple[str, ...]]:
+    """What can be said of the machine, most important first: each in full, and shorter."""
+    facts: list[tuple[str, ...]] = []
+    if snapshot.host.name:
+        facts.append((fit(snapshot.host.name, min(width(snapshot.host.name), 20)),))
+    if snapshot.gpus:
+        facts.append(_gpus(snapshot)[cells < 100 :])
     driver = snapshot.driver
     if driver.version:
-        facts.append(
-            f"driver {driver.version}"
-            if cells >= 120
-            else f"driver {driver.version.rpartition('.')[0] or driver.version}"
-        )
+        short = f"driver {driver.version.rpartition('.')[0] or driver.version}"
+        facts.append((f"driver {driver.version}", short) if cells >= 120 else (short,))
     if driver.cuda_version:
-        facts.append(f"CUDA {driver.cuda_version}")
+        facts.append((f"CUDA {driver.cuda_version}",))
     return facts
+
+
+def _gpus(snapshot: Snapshot) -> tuple[str, ...]:
+    """All GPUs by model, and how many of them are lost: ``8 × NVIDIA H200, 1 lost``."""
+    lost = sum(gpu.error is not None and not gpu.late for gpu in snapshot.gpus)
+    but = f", {lost} lost" if lost else ""
+    count = units.plural(len(snapshot.gpus), "GPU") + but
+    names = [gpu.name for gpu in snapshot.gpus if gpu.name]
+    if not names or len(set(names)) > _MOST_MODELS:
+        return (count,)
+    shorter: list[str] = []
+    for name_of, sign in ((str, " × "), (short_name, " × "), (short_name, "×")):
+        models = Counter(name_of(name) for name in names)
+        if len(models) == 1:
+            models[next(iter(models))] = len(snapshot.gpus)  # a lost one may never have told its name
+        shorter.append(", ".join(f"{number}{sign}{name}" for name, number in models.most_common()) + but)
+    return (*shorter, count)
 
 
 def _right(snapshot: Snapshot, cells: int, asked: float, dot: str) -> Span:

@@ -12,7 +12,7 @@ from gputop.monitor import Monitor
 from gputop.sampling.journal import EventKind
 from gputop.text import fit, wrap
 from gputop.ui.chart.events import LETTERS
-from gputop.ui.keys import KEYS, Key
+from gputop.ui.keys import KEYS, Key, everyday_and_others
 from gputop.ui.monitor_screen import MonitorScreen
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.scrolling_page import Part, ScrollingPage
@@ -109,7 +109,10 @@ class HelpScreen(MonitorScreen, ScrollingPage[None]):
             (glyphs.peak, "text", "the most that was used while gputop ran"),
         )
         bars = [line for glyph, style, words in bar for line in _entry(glyph, words, cells, 4, style)]
-        keys = [line for key in self._keys for line in _entry(key.shown, key.words, cells, 12, "key+b")]
+        everyday, others = (
+            [line for key in some for line in _entry(key.shown, key.words, cells, 12, "key+b")]
+            for some in everyday_and_others(self._keys)
+        )
         reasons = [
             line
             for reason in EVENT_REASONS
@@ -120,7 +123,8 @@ class HelpScreen(MonitorScreen, ScrollingPage[None]):
             line for kind, letter in LETTERS.items() for line in _entry(letter, _EVENTS[kind], cells, 4, "accent")
         ]
         return (
-            Part("Keys", keys),
+            Part("Every day", everyday),
+            Part("All other keys", others),
             Part("The memory bar", bars),
             Part("Letters on the chart's axis, and what `e` lists", letters),
             Part("Verdicts", _entries(_VERDICTS, cells, 9)),

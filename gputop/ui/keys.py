@@ -6,6 +6,7 @@ An escape sequence torn apart by a slow link leaves single letters behind (``O``
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,7 +28,7 @@ class Key:
 
 KEYS: Final = (
     Key("help", ("f1", "question_mark"), "F1 ?", "what the keys and the figures mean", "Help", "F1", "?"),
-    Key("settings", ("f2", "s"), "F2 s", "settings: refresh interval, columns, theme, charts…", "Setup", "F2", "s"),
+    Key("settings", ("f2", "s"), "F2 s", "settings: refresh interval, columns, theme, charts…", "Settings", "F2", "s"),
     Key("filter", ("f3", "f4", "slash"), "F3 F4 /", "filter: text, user:, gpu:, pid:, mem>10G", "Filter", "F3", "/"),
     Key("tree", ("f5", "t"), "F5 t", "processes as a tree", "Tree", "F5", "t"),
     Key("sort", ("f6", "o"), "F6 o", "choose the column to sort by", "Sort", "F6", "o"),
@@ -43,6 +44,7 @@ KEYS: Final = (
         "k",
     ),
     Key("quit", ("f10", "q", "ctrl+c"), "F10 q ^C", "quit", "Quit", "F10", "q"),
+    Key("interval", ("i",), "i", "refresh interval: the next shorter one, after 100 ms the longest"),
     Key("details", ("enter",), "Enter", "details of the process or the GPU at the cursor"),
     Key("tag", ("space",), "Space", "tag the process"),
     Key("untag_all", ("U",), "U", "untag all"),
@@ -72,6 +74,9 @@ KEYS: Final = (
     Key("suspend", ("ctrl+z",), "^Z", "suspend to the shell"),
 )
 
+#: What is wanted every day, the most frequent first: on top of the help and of the command palette.
+EVERYDAY: Final = ("details", "kill", "leaks", "filter", "sort", "why", "interval", "quit")
+
 #: What is otherwise when a recording is looked at.
 _REPLAY: Final = (
     Key("pause", ("p",), "p", "pause, and go on"),
@@ -84,8 +89,14 @@ _REPLAY: Final = (
     Key("go_to", ("g",), "g", "go to a time: 12:03, 2026-11-30 12:03, +5m, -30s, 50%"),
 )
 #: What acts on processes, or asks this machine about them: a recording may be of another one.
-_LIVE_ONLY: Final = frozenset({"kill", "leaks", "why", "torch", "events", "refresh", "release", "live"})
+_LIVE_ONLY: Final = frozenset({"kill", "leaks", "why", "torch", "events", "refresh", "interval", "release", "live"})
 REPLAY_KEYS: Final = (
     *(key for key in KEYS if key.action not in _LIVE_ONLY | {key.action for key in _REPLAY}),
     *_REPLAY,
 )
+
+
+def everyday_and_others(keys: Sequence[Key]) -> tuple[list[Key], list[Key]]:
+    """Those of every day, the most frequent first, and the others."""
+    known = {key.action: key for key in keys}
+    return [known[action] for action in EVERYDAY if action in known], [k for k in keys if k.action not in EVERYDAY]

@@ -184,7 +184,7 @@ def test_the_wheel_scrolls_and_a_click_on_the_footer_is_its_key(gputop: Start) -
     terminal.wait_for(re.compile(r"↑ 3 "))
     terminal.wheel(40, row, down=False)
     terminal.wait_for(lambda: _pids(terminal)[0] == top[0])
-    terminal.click(terminal.lines()[-1].index("Setup"), 29)
+    terminal.click(terminal.lines()[-1].index("Settings"), 29)
     terminal.wait_for("Settings")
     terminal.press("esc")
     terminal.wait_gone("Settings")

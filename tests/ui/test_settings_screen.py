@@ -91,6 +91,14 @@ async def test_interval_can_be_typed_with_its_unit(typed: str, seconds: float) -
         assert f"[{units.interval(seconds)}]" in app.text() or f"‹ {units.interval(seconds)} ›" in app.text()
 
 
+async def test_a_bare_number_of_100_or_more_is_refused_though_it_can_only_mean_milliseconds() -> None:
+    desk = Desk()
+    async with showing(desk.screen) as (app, pilot):
+        await pilot.press("enter", *"250", "enter")
+        assert desk.settings.refresh == 0.25
+        assert "bare number of ms from 100 on" in app.text()
+
+
 @pytest.mark.parametrize(
     ("typed", "words"), [("30", "the unit is required"), ("5ms", "between 100 ms and 60 s"), ("x", "is not a time")]
 )

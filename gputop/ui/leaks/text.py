@@ -74,8 +74,10 @@ def hanging(label: str, words: str, cells: int, role: str, label_cells: int = 11
     return [((f"{label if not n else '':<{label_cells}}", f"{role}"), (part, "text")) for n, part in enumerate(parts)]
 
 
-def footer_note(report: LeakReport) -> str:
-    """The leaks in few cells, of which 80 columns leave 13; empty where there are none."""
+def leaked_label(report: LeakReport) -> str:
+    """What leaks hold, in few cells: ``▲38G``; empty where there are none."""
     leaks = report.those(Verdict.LEAK)
     held = sum(verdict.memory_bytes or 0 for verdict in leaks)
-    return f"▲ {len(leaks)} LEAK {held / units.GIB:.0f}G" if leaks else ""
+    if not leaks:
+        return ""
+    return f"▲{held / units.GIB:.0f}G" if held >= 10 * units.GIB else f"▲{units.size(held).strip()}"

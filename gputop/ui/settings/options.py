@@ -127,7 +127,9 @@ class Refresh(Choice):
     keys: ClassVar[tuple[tuple[str, str], ...]] = (("←→", "change"), ("Enter", "type a value"))
 
     def __init__(self) -> None:
-        super().__init__("refresh", "Every", (), "How often the GPUs are read: 100 ms to 60 s")
+        super().__init__(
+            "refresh", "Every", (), "Time between readings. Typed: 2s, 500ms, or a bare number of ms from 100 on"
+        )
 
     def values(self, settings: Settings) -> list[tuple[Any, str]]:
         return [(value, units.interval(value)) for value in sorted({*REFRESH_PRESETS, settings.refresh})]
@@ -136,6 +138,13 @@ class Refresh(Choice):
         return units.interval(settings.refresh)
 
     def typed(self, settings: Settings, text: str) -> Settings:
+        bare = text.strip()
+        if bare.isascii() and bare.isdecimal():
+            if int(bare) < 100:
+                raise ValueError(
+                    f"{bare}: the unit is required below 100, as in 2s; from 100 on a bare number is milliseconds"
+                )
+            text = f"{bare}ms"
         return settings.changed(refresh=check_refresh(text))
 
     def default(self) -> str:
