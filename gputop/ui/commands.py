@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
@@ -15,10 +15,8 @@ from textual.content import Content
 from gputop import units
 from gputop.settings import REFRESH_PRESETS
 from gputop.text import fit, width
+from gputop.ui.dashboard import Dashboard
 from gputop.ui.keys import everyday_and_others
-
-if TYPE_CHECKING:
-    from gputop.ui.app import GputopApp
 
 _MARGIN_CELLS: Final = 6  # around the palette's list, and for its scroll bar
 
@@ -31,6 +29,12 @@ class _Command(NamedTuple):
 
 class DashboardCommands(Provider):
     """What the palette offers, in the order it is listed where nothing is typed."""
+
+    @property
+    def _dashboard(self) -> Dashboard:
+        screen = self.app.screen_stack[0]
+        assert isinstance(screen, Dashboard)
+        return screen
 
     async def discover(self) -> Hits:
         for command in self._commands():
@@ -51,26 +55,25 @@ class DashboardCommands(Provider):
         return Content.assemble(words, " " * (room - words.cell_length), (command.key, "bold"))
 
     def _commands(self) -> list[_Command]:
-        app = cast("GputopApp", self.app)
-        everyday, others = everyday_and_others(app.dashboard.keys)
+        everyday, others = everyday_and_others(self._dashboard.keys)
         found = [
             _Command(key.words[0].upper() + key.words[1:], key.shown, partial(self._do, key.action))
             for key in (*everyday, *others)
             if key.action != "suspend"
         ]
-        if any(key.action == "interval" for key in app.dashboard.keys):
+        if any(key.action == "interval" for key in self._dashboard.keys):
             found += [
                 _Command(f"Refresh interval: {units.interval(seconds)}", "", partial(self._change, refresh=seconds))
                 for seconds in REFRESH_PRESETS
             ]
         found += [
-            _Command(f"Theme: {name}", "", partial(self._change, theme=name)) for name in sorted(app.available_themes)
+            _Command(f"Theme: {name}", "", partial(self._change, theme=name))
+            for name in sorted(self.app.available_themes)
         ]
         return found
 
     async def _do(self, action: str) -> None:
-        app = cast("GputopApp", self.app)
-        await app.run_action(f"screen.{action}", app.dashboard)
+        await self.app.run_action(f"screen.{action}", self._dashboard)
 
     def _change(self, **changes: Any) -> None:
-        cast("GputopApp", self.app).monitor.change_for_now(**changes)
+        self._dashboard.monitor.change_for_now(**changes)

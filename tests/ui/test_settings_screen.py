@@ -96,7 +96,7 @@ async def test_a_bare_number_of_100_or_more_is_refused_though_it_can_only_mean_m
     async with showing(desk.screen) as (app, pilot):
         await pilot.press("enter", *"250", "enter")
         assert desk.settings.refresh == 0.25
-        assert "bare number of ms from 100 on" in app.text()
+        assert "250 alone is 250ms" in app.text()
 
 
 @pytest.mark.parametrize(

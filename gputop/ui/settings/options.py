@@ -127,9 +127,7 @@ class Refresh(Choice):
     keys: ClassVar[tuple[tuple[str, str], ...]] = (("←→", "change"), ("Enter", "type a value"))
 
     def __init__(self) -> None:
-        super().__init__(
-            "refresh", "Every", (), "Time between readings. Typed: 2s, 500ms, or a bare number of ms from 100 on"
-        )
+        super().__init__("refresh", "Every", (), "Between readings. Typed: 2s, 500ms; 250 alone is 250ms")
 
     def values(self, settings: Settings) -> list[tuple[Any, str]]:
         return [(value, units.interval(value)) for value in sorted({*REFRESH_PRESETS, settings.refresh})]
