@@ -36,12 +36,7 @@ def run(monitor: Monitor) -> int:
     app = GputopApp(monitor)
     app.termination_signals = exit_signals.EndingSignals()
     exit_signals.end_with_terminal()
-    stdout = sys.__stdout__
-    sys.__stdout__ = sys.__stderr__  # type: ignore[misc]  # Textual draws there, but asks the other one for the size
-    try:
-        app.run(mouse=monitor.settings.mouse)
-    finally:
-        sys.__stdout__ = stdout  # type: ignore[misc]
+    app.run(mouse=monitor.settings.mouse)
     return app.return_code or 0
 
 
@@ -116,7 +111,6 @@ class GputopApp(ReportingApp[None]):
         if self.termination_signals is not None:
             self.termination_signals.hand_over(self._end)
         self.monitor.attach(asyncio.get_running_loop(), self._handle_exception)
-        self.app_resume_signal.subscribe(self, lambda _: self.action_repaint())  # the shell wrote in between
         self.set_timer(SETTLED_SECONDS, self._settle)
         self.set_timer(PAINTED_SECONDS, self.monitor.start)
         for words in self.monitor.settings_problems:

@@ -60,8 +60,10 @@ class Terminal:
         env: Mapping[str, str],
         blocked: Sequence[signal.Signals] = (),
         streams: Mapping[str, Any] | None = None,
+        told: Size | None = None,
     ) -> None:
-        """*blocked*: signals the program never gets. *streams*: others than the terminal (``{"stdin": file}``)."""
+        """*blocked*: signals the program never gets. *streams*: others than the terminal (``{"stdin": file}``). *told*:
+        the size that the kernel tells of until the first resize, where it is another."""
         self.raw = bytearray()  # all that was written
         self.size: Size = (columns, rows)
         self._times: list[tuple[float, int]] = []  # when the raw output had grown to so many bytes
@@ -70,7 +72,7 @@ class Terminal:
         self._changed = threading.Condition()
         self._closed = False
         self.master, self.slave = os.openpty()
-        self._set_size()
+        self._set_size(told or self.size)
         self.modes_before = termios.tcgetattr(self.slave)
         self._wake = os.pipe()
 
@@ -231,10 +233,14 @@ class Terminal:
         with self._changed:
             self.size = (columns, rows)
             self._screen.resize(rows, columns)
-            self._set_size()
+            self._set_size(self.size)
 
-    def _set_size(self) -> None:
-        columns, rows = self.size
+    def set_told(self, size: Size) -> None:
+        """Let the kernel tell of a size which the screen does not have."""
+        self._set_size(size)
+
+    def _set_size(self, size: Size) -> None:
+        columns, rows = size
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def signal(self, number: signal.Signals) -> None:

@@ -39,7 +39,8 @@ def main_parser() -> argparse.ArgumentParser:
         description="Which GPU is full, who filled it, and free it: a dashboard for NVIDIA GPUs.",
         epilog=_commands_in_words()
         + "Exit status: 0 all is well, 2 usage, 3 no driver library, 4 driver not loaded, 5 driver and library "
-        "differ, 6 no permission, 7 no GPUs, 8 the driver fails or does not answer.",
+        "differ, 6 no permission, 7 no GPUs, 8 the driver fails or does not answer, 70 an internal error, 71 the "
+        "system gives no more threads or memory.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"gputop {__version__}{_built_from()}")

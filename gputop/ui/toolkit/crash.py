@@ -1,15 +1,16 @@
-"""A fault of ours: a sentence for the user, the traceback in a file for whoever mends it."""
+"""What our applications have in common: they draw on the terminal as it is, and a fault of ours is a sentence."""
 
 from __future__ import annotations
 
-import sys
-import traceback
 from typing import ClassVar
 
 from rich.text import Text
+from textual.driver import Driver
+from textual.events import Mount
 
-from gputop import __version__, locations
-from gputop.model import clean_text
+from gputop.crash import crash_message, exit_status
+from gputop.ui.toolkit.line_widget import redraw_all
+from gputop.ui.toolkit.terminal_driver import TerminalDriver
 from gputop.ui.toolkit.typeahead import ReturnT, TypeaheadApp
 
 
@@ -18,26 +19,21 @@ class ReportingApp(TypeaheadApp[ReturnT]):
 
     CALLED: ClassVar[str] = "dashboard"  # in that sentence
 
+    def get_driver_class(self) -> type[Driver]:
+        return TerminalDriver
+
+    def _on_mount(self, event: Mount) -> None:
+        self.app_resume_signal.subscribe(self, lambda _: redraw_all(self))  # the shell wrote in between
+
     def _handle_exception(self, error: Exception) -> None:
         """One that comes up while the screens are taken down is kept too, but does not change why it ends."""
         if self._exit:
-            crash_report(self.CALLED)
+            crash_message(self.CALLED, error)
         else:
             super()._handle_exception(error)
+            self._return_code = exit_status(error)
 
     def _fatal_error(self) -> None:
-        self._exit_renderables.append(crash_report(self.CALLED))
+        assert self._exception is not None
+        self._exit_renderables.append(Text(crash_message(self.CALLED, self._exception)))
         self._close_messages_no_wait()
-
-
-def crash_report(what: str) -> Text:
-    """What to say of the exception being handled, which ended *what*; its traceback goes to ``crash.log``."""
-    words = f"gputop: an internal error ended the {what}: {sys.exc_info()[1]!r}"
-    try:
-        path = locations.state_directory() / "crash.log"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"gputop {__version__}\n{traceback.format_exc()}")
-        words += f". Please report it with {locations.short(path)}"
-    except OSError as error:
-        words += f" (the details could not be written: {error})"
-    return Text(clean_text(words, 2000))
