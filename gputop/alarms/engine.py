@@ -74,8 +74,9 @@ def once(
                 unclear.append(alarm(condition, subject, seen, not_known(condition, seen)))
         if condition.scope is Scope.PROCESS:  # a GPU that cannot be read may have processes
             for gpu in snapshot.gpus:
-                if not readable(gpu) and not gpu.asleep:
-                    message = f"GPU {gpu.index} ({gpu.name}): {gpu.error or 'it does not answer'}"
+                if not gpu.processes_known:
+                    reason = gpu.error or gpu.processes_error or "it does not answer"
+                    message = f"GPU {gpu.index} ({gpu.name}): {reason}"
                     unclear.append(AlarmDetails(condition.text, gpu.uuid, message, gpu))
     return holding, unclear
 
@@ -157,14 +158,14 @@ class _Rule:
     def _absent(self, snapshot: Snapshot, there: set[str], passed: float) -> Iterator[Event]:
         """Subjects that this look does not show."""
         at, scope = snapshot.taken_at, self.condition.scope
-        can_be_read = {gpu.uuid for gpu in snapshot.gpus if readable(gpu)}
+        listed = {gpu.uuid for gpu in snapshot.gpus if readable(gpu) and gpu.processes_known}
         for subject in [subject for subject in self._states if subject not in there]:
             state = self._states[subject]
             seen = state.seen
             if scope is Scope.XID and seen.xid is not None:
                 if at - seen.xid.at >= XID_SECONDS:
                     yield from self._end(subject, state, at, no_more(seen.xid))
-            elif scope is Scope.PROCESS and (seen.gpu is None or seen.gpu.uuid in can_be_read):
+            elif scope is Scope.PROCESS and (seen.gpu is None or seen.gpu.uuid in listed):
                 yield from self._end(subject, state, at, "the process is gone")
             elif scope is Scope.GPU and subject.startswith("slot:") and snapshot.gpus:
                 yield from self._end(subject, state, at, "it answers")  # and goes on under its UUID

@@ -129,7 +129,7 @@ class Evaluation:
                     values = self._values(gpu, process, readable_now, timed, now, passed)
                 yield subject, self._judge(gpu, process, values)
         if len(kept) > len(there):  # a process on a GPU that cannot be read may be there still
-            lost = {uuid for uuid in gpus if uuid not in up}
+            lost = {uuid for uuid, gpu in gpus.items() if uuid not in up or not gpu.processes_known}
             for subject in [s for s in kept if s not in there and s.partition("/")[0] not in lost]:
                 del kept[subject]
 
@@ -189,21 +189,22 @@ class Evaluation:
     def _gone(self, snapshot: Snapshot) -> tuple[str, Observation]:
         (clause,) = self.condition.clauses
         assert isinstance(clause, ProcessGone)
-        all_readable = all(readable(gpu) or gpu.asleep for gpu in snapshot.gpus)
+        unread = [gpu for gpu in snapshot.gpus if not gpu.processes_known]
         if clause.pid is not None:
-            subject, (gone, listed) = f"pid {clause.pid}", self._pid_gone(clause.pid, snapshot, all_readable)
+            subject, (gone, listed) = f"pid {clause.pid}", self._pid_gone(clause.pid, snapshot, not unread)
         else:
             name = clause.name or ""
-            subject, (gone, listed) = f"process {name}", _name_gone(name, snapshot, all_readable)
+            subject, (gone, listed) = f"process {name}", _name_gone(name, snapshot, not unread)
         if listed is not None and listed.exists is not False:
             self._last = listed
         message = "is there" if gone is False else "is gone" if self._last is not None else "is not there"
         if gone and listed is not None and listed.memory_bytes:
             message += f", but {short_size(listed.memory_bytes)} is still held in its name"
         gpu = None if self._last is None else snapshot.gpu(self._last.gpu_uuid)
-        return subject, Observation(
-            gone, gone, gpu, self._last, message=f"{subject} {message}", reason="a GPU cannot be read"
-        )
+        reason = "a process on the GPUs cannot be seen from here"
+        if unread:
+            reason = f"GPU {unread[0].index}: {unread[0].error or unread[0].processes_error or NO_ANSWER}"
+        return subject, Observation(gone, gone, gpu, self._last, message=f"{subject} {message}", reason=reason)
 
     def _pid_gone(self, pid: int, snapshot: Snapshot, all_readable: bool) -> tuple[bool | None, GpuProcess | None]:
         """Whether it is gone, and the process listed under its pid. One that left the GPUs but lives is not gone."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from gputop.leaks.holders.holder import HeldDevice, Holder, HolderScan
+from gputop.leaks.holders.unlisted import unlisted_holders
 from gputop.leaks.process_history import ProcessHistory
 from gputop.leaks.report import DeadPid, HolderEvidence
 from gputop.model import HostFacts, ProcessKey, Snapshot, memory_by_pid, replace
@@ -117,12 +118,11 @@ def _likely(
 ) -> list[HolderEvidence]:
     """Those of unknown lineage that hold the device and use it for nothing of their own: not listed by the driver, no
     workers of a process that lives and is listed, and started before the pid died."""
-    listed = {process.pid for process in snapshot.processes if process.exists is not False}
     found = []
-    for holder in holders:
+    for holder in unlisted_holders(holders, snapshot):
         facts = holder.facts
         device = _held_device(holder, minors)
-        if device is None or facts.key.pid in listed or facts.parent_pid in listed:
+        if device is None:
             continue
         if facts.start_time is not None and facts.start_time > dead_pid.since + 1:
             continue

@@ -16,6 +16,7 @@ from gputop.leaks.stragglers import Member, stragglers
 from gputop.leaks.unattributed import UnattributedClock, explain_unattributed
 from gputop.leaks.verdicts import judge, judge_dead_pid, nothing_to_ask, worst_first
 from gputop.model import (
+    PROCESSES_UNRELIABLE,
     GpuProcess,
     HostFacts,
     LeakVerdict,
@@ -56,6 +57,7 @@ class LeakFinder:
 
     def step(self, snapshot: Snapshot, settings: Settings, scan_now: bool = False) -> LeakReport:
         """The report on *snapshot*. Takes milliseconds, and up to seconds where it scans."""
+        snapshot = _reliable(snapshot)
         self.history.observe(snapshot)
         breakdowns = tuple(memory_breakdown(gpu, snapshot.processes) for gpu in snapshot.gpus)
         self._unattributed_clock.observe(snapshot, breakdowns, settings.leak_gap_mib)
@@ -77,7 +79,7 @@ class LeakFinder:
             stragglers=stragglers(self._members(processes)),
             owners={key: known.owner for key, (_, known) in self._known.items()} | self._owners_of_holders,
             scan=self.scan,
-            unsure=tuple(_unsure(snapshot, unattributed, self.scan)),
+            unsure=tuple(_unsure(snapshot, breakdowns, unattributed, self.scan)),
         )
 
     # ------------------------------------------------------------------ looking
@@ -239,13 +241,31 @@ def _by_key(snapshot: Snapshot) -> dict[ProcessKey, list[GpuProcess]]:
     return found
 
 
-def _unsure(snapshot: Snapshot, unattributed: tuple[UnattributedMemory, ...], scan: HolderScan | None) -> list[str]:
+def _reliable(snapshot: Snapshot) -> Snapshot:
+    """Nobody is accused because of a list with entries that cannot be right: pids in it may be anybody's."""
+    unreliable = {gpu.uuid for gpu in snapshot.gpus if gpu.processes_error == PROCESSES_UNRELIABLE}
+    if not unreliable:
+        return snapshot
+    return replace(snapshot, processes=tuple(p for p in snapshot.processes if p.gpu_uuid not in unreliable))
+
+
+def _unsure(
+    snapshot: Snapshot,
+    breakdowns: tuple[MemoryBreakdown, ...],
+    unattributed: tuple[UnattributedMemory, ...],
+    scan: HolderScan | None,
+) -> list[str]:
     """What stands in the way of saying that there is no leak."""
     said = list(snapshot.problems)
     said += [
         f"GPU {gpu.index}: {gpu.error or 'the driver is slow to respond'}"
         for gpu in snapshot.gpus
         if gpu.error or gpu.late
+    ]
+    said += [
+        f"GPU {gpu.index}: {parts.unknown}"
+        for gpu, parts in zip(snapshot.gpus, breakdowns, strict=True)
+        if not (gpu.error or gpu.late or gpu.asleep) and (gpu.processes_error or gpu.memory_used_bytes is None)
     ]
     if snapshot.host.pids_are_host is False:
         said.append("processes outside this container are not visible: run gputop on the host")

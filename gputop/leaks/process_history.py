@@ -101,6 +101,7 @@ class ProcessHistory:
         now, before = snapshot.steady_at, self.now
         self.now = now
         paused = now - before > MAX_PAUSE_SECONDS
+        unknown = {gpu.uuid for gpu in snapshot.gpus if not gpu.processes_known}
         seen: dict[ProcessKey, list[GpuProcess]] = {}
         for process in snapshot.processes:
             seen.setdefault(self._key_of(process), []).append(process)
@@ -114,7 +115,9 @@ class ProcessHistory:
                 self._update_facts(record, processes[0].host, now)
             elif processes[0].exists is False and record.seen_dead_at is None:
                 record.seen_dead_at = now
-            self._update_use(record, processes, now, paused)
+            self._update_use(record, processes, now, paused, unknown)
+        if unknown:
+            self._unwatch(unknown, seen)
         if len(self.records) > MAX_PROCESSES:
             self._forget(seen.keys())
 
@@ -187,7 +190,17 @@ class ProcessHistory:
         elif record.stuck_since is None or at_work:
             record.stuck_since = now
 
-    def _update_use(self, record: ProcessRecord, processes: list[GpuProcess], now: float, paused: bool) -> None:
+    def _unwatch(self, unknown: Collection[str], seen: Collection[ProcessKey]) -> None:
+        """Those not *seen* may be at work on GPUs whose process lists are *unknown*."""
+        for key, record in self.records.items():
+            if key not in seen and any(uuid in unknown for uuid, _ in record.gpu_uses):
+                record.quiet_since = None
+                for use in record.gpu_uses.values():
+                    use.watched_since = None
+
+    def _update_use(
+        self, record: ProcessRecord, processes: list[GpuProcess], now: float, paused: bool, unknown: Collection[str]
+    ) -> None:
         active, known = False, True
         for process in processes:
             place = process.gpu_uuid, process.gpu_instance_id
@@ -208,7 +221,10 @@ class ProcessHistory:
                 use.active_at, active = now, True
         here = {(process.gpu_uuid, process.gpu_instance_id) for process in processes}
         if len(record.gpu_uses) > len(here):
-            record.gpu_uses = {place: use for place, use in record.gpu_uses.items() if place in here}
+            uses = record.gpu_uses
+            record.gpu_uses = {place: use for place, use in uses.items() if place in here or place[0] in unknown}
+            for place in record.gpu_uses.keys() - here:  # whether it works there is not told
+                record.gpu_uses[place].watched_since, known = None, False
         facts = record.facts
         if active or not known or facts is None or (facts.cpu_percent or 0.0) >= BUSY_CPU_PERCENT:
             record.quiet_since = None

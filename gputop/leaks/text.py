@@ -38,7 +38,9 @@ def summary(report: LeakReport) -> str:
         those = report.those(kind)
         if those:
             said.append(f"{len(those)} {kind.name} ({units.size(sum(one.memory_bytes or 0 for one in those))})")
-    return ", ".join(said) if report.those(Verdict.LEAK) else ", ".join(["no leak found", *said])
+    if report.those(Verdict.LEAK):
+        return ", ".join(said)
+    return ", ".join(["no leak found" if not report.unsure else "no leak found, but not everything is known", *said])
 
 
 def _verdict(verdict: LeakVerdict, report: LeakReport, names: dict[str, str], width: int | None) -> list[str]:

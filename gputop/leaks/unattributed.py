@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gputop.leaks.holders.holder import Holder, HolderScan
+from gputop.leaks.holders.unlisted import unlisted_holders
 from gputop.leaks.report import Cause, UnattributedMemory
 from gputop.leaks.thresholds import (
     UNATTRIBUTED_SECONDS,
@@ -40,7 +41,7 @@ class UnattributedClock:
             much = bytes_ is not None and bytes_ > unattributed_bytes(gpu, least_mib)
             self._keep(self.memory_since, gpu, much, snapshot.steady_at)
             busy = (gpu.utilization_gpu_percent or 0) >= UNLISTED_LOAD_PERCENT and gpu.uuid not in listed
-            self._keep(self.load_since, gpu, busy and gpu.error is None and not gpu.late, snapshot.steady_at)
+            self._keep(self.load_since, gpu, busy and gpu.processes_known, snapshot.steady_at)
 
     @staticmethod
     def _keep(since: dict[str, float], gpu: Gpu, holds: bool, now: float) -> None:
@@ -63,8 +64,7 @@ def explain_unattributed(
     busy = busy_since is not None and snapshot.steady_at - busy_since >= UNLISTED_LOAD_SECONDS
     if not has_memory and not busy:
         return None
-    listed = {process.pid for process in snapshot.processes if process.exists is not False}
-    unlisted = () if scan is None else _unlisted(gpu, listed, scan)
+    unlisted = () if scan is None else _unlisted(gpu, snapshot, scan)
     causes = _causes(gpu, snapshot, scan, unlisted, busy)
     began = since if has_memory and since is not None else busy_since
     return UnattributedMemory(
@@ -77,17 +77,13 @@ def explain_unattributed(
     )
 
 
-def _unlisted(gpu: Gpu, listed: set[int], scan: HolderScan) -> tuple[Holder, ...]:
+def _unlisted(gpu: Gpu, snapshot: Snapshot, scan: HolderScan) -> tuple[Holder, ...]:
     """Who holds *gpu* open, is on no GPU and no worker of one that is (these have their own memory, or their living
     parent's), the harmless last."""
     minor = gpu.facts.minor_number
     if minor is None:
         return ()
-    found = [
-        holder
-        for holder in scan.holders
-        if holder.device(minor) and holder.key.pid not in listed and holder.facts.parent_pid not in listed
-    ]
+    found = [holder for holder in unlisted_holders(scan.holders, snapshot) if holder.device(minor)]
     return tuple(sorted(found, key=lambda holder: (holder.benign is not None, holder.key.pid)))
 
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from gputop.model.gpu import (
     EVENT_REASONS,
+    PROCESSES_UNRELIABLE,
     EventReason,
     Gpu,
     GpuFacts,
@@ -42,6 +43,7 @@ from gputop.model.verdict import Finding, LeakVerdict, Verdict
 
 __all__ = [
     "EVENT_REASONS",
+    "PROCESSES_UNRELIABLE",
     "REPLACEMENT",
     "Driver",
     "EventReason",

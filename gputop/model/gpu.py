@@ -73,7 +73,7 @@ class GpuFacts:
     persistence_mode: bool | None = None
     display_active: bool | None = None
     mig_mode: bool | None = None  # None: this GPU has no MIG
-    gpm: bool = False  # GPU performance monitoring (Hopper and later)
+    gpm: bool | None = None  # GPU performance monitoring (Hopper and later)
     numa_node: int | None = None
     cpu_affinity: str | None = None  # "0-31"
     topology: tuple[tuple[str, str], ...] = ()  # (other GPU's UUID, "NV18", "NODE", "SYS"…)
@@ -142,6 +142,10 @@ class Xid:
     severity: Severity
 
 
+#: Why a process list is not known: entries that cannot be right, or more than the driver would write.
+PROCESSES_UNRELIABLE: Final = "process list unreliable"
+
+
 @dataclass(frozen=True, slots=True)
 class Gpu:
     """One GPU at one moment.
@@ -203,6 +207,12 @@ class Gpu:
     mig: tuple[MigInstance, ...] = ()
     xids: tuple[Xid, ...] = ()  # newest last
     notes: tuple[str, ...] = ()  # what a reader should know: "persistence off", "process list unreliable"…
+    processes_error: str | None = None  # why its process list is not known, or not all of it; also among the notes
+
+    @property
+    def processes_known(self) -> bool:
+        """Whether a process that is not listed is not on it: a list that failed is not an empty one."""
+        return self.processes_error is None and self.error is None and not self.late
 
     @property
     def fan_percent(self) -> int | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from gputop.model.gpu import Gpu
+from gputop.model.gpu import PROCESSES_UNRELIABLE, Gpu
 from gputop.model.process import GpuProcess
 
 
@@ -21,8 +21,8 @@ class MemoryBreakdown:
     gpu_uuid: str
     total: int | None
     used: int | None
-    living: int | None  # of listed processes that live
-    dead_pids: int | None  # of listed pids that do not exist
+    living: int | None  # of listed processes that live; None too where the list is not known
+    dead_pids: int | None  # of listed pids that do not exist; likewise
     unattributed: int | None  # used, and no listed process accounts for it
     shared: int | None  # counted at both ends
     reserved: int | None
@@ -35,16 +35,18 @@ def memory_breakdown(gpu: Gpu, processes: Iterable[GpuProcess]) -> MemoryBreakdo
     """The bytes of *gpu*; of *processes* those on it count."""
     here = [process for process in processes if process.gpu_uuid == gpu.uuid]
     by_pid = memory_by_pid(here)
-    dead = {process.pid for process in here if process.exists is False}
+    trusted = gpu.processes_error != PROCESSES_UNRELIABLE
+    dead = {process.pid for process in here if process.exists is False} if trusted else set()
     by_dead_pid = sorted(((pid, by_pid[pid]) for pid in dead), key=lambda entry: (-(entry[1] or 0), entry[0]))
     unknown = _why_unknown(gpu, by_pid)
     rest = None if unknown is not None else used_minus_listed(gpu, by_pid)
+    told = gpu.processes_error is None
     return MemoryBreakdown(
         gpu_uuid=gpu.uuid,
         total=gpu.memory_total_bytes,
         used=gpu.memory_used_bytes,
-        living=_sum(by_pid[pid] for pid in by_pid if pid not in dead),
-        dead_pids=_sum(by_pid[pid] for pid in dead),
+        living=_sum(by_pid[pid] for pid in by_pid if pid not in dead) if told else None,
+        dead_pids=_sum(by_pid[pid] for pid in dead) if told else None,
         unattributed=None if rest is None else max(0, rest),
         shared=None if rest is None else max(0, -rest),
         reserved=gpu.memory_reserved_bytes,
@@ -96,6 +98,8 @@ def memory_by_gpu(processes: Iterable[GpuProcess]) -> dict[str, int | None]:
 def _why_unknown(gpu: Gpu, by_pid: Mapping[int, int | None]) -> str | None:
     if gpu.error is not None or gpu.late:
         return "the GPU is not responding"
+    if gpu.processes_error is not None:
+        return gpu.processes_error
     if gpu.memory_is_shared:
         return "the GPU shares the host's memory: used is the sum of its processes"
     if gpu.memory_used_bytes is None:

@@ -38,9 +38,16 @@ def as_dict(snapshot: Snapshot) -> dict[str, Any]:
         "cuda_version": snapshot.driver.cuda_version,
         "source": snapshot.source,
         "gpus": [gpu_as_dict(gpu, snapshot.processes) for gpu in snapshot.gpus],
-        "processes": [_process(process, instances) for process in snapshot.processes],
+        "processes": _processes(snapshot, instances),
         "problems": list(snapshot.problems),
     }
+
+
+def _processes(snapshot: Snapshot, instances: dict[tuple[str, int, int], str]) -> list[dict[str, Any]] | None:
+    """None where none is told and a GPU's list is not known; which GPU's that is, its ``processes_error`` says."""
+    if not snapshot.processes and not all(gpu.processes_known for gpu in snapshot.gpus):
+        return None
+    return [_process(process, instances) for process in snapshot.processes]
 
 
 def gpu_as_dict(gpu: Gpu, processes: Iterable[GpuProcess]) -> dict[str, Any]:

@@ -229,7 +229,7 @@ class SnapshotCollector(Collector):
             yield from _family(CounterMetricFamily, counter, good)
         yield self._xid_counter(gpus)
         yield from _mig(good)
-        yield _process_counts(snapshot.processes, readable)
+        yield from _process_counts(snapshot.processes, [gpu.uuid for gpu in good if gpu.processes_known])
 
     def _xid_counter(self, gpus: list[Gpu]) -> Metric:
         family = CounterMetricFamily(
@@ -310,12 +310,14 @@ def _mig(gpus: list[Gpu]) -> Iterator[Metric]:
 # ------------------------------------------------------------------------- processes
 
 
-def _process_counts(processes: Iterable[GpuProcess], readable: set[str]) -> Metric:
-    pids: dict[str, set[int]] = {uuid: set() for uuid in readable}
+def _process_counts(processes: Iterable[GpuProcess], uuids: Iterable[str]) -> Iterator[Metric]:
+    """Of the GPUs *uuids*, whose process lists are known."""
+    pids: dict[str, set[int]] = {uuid: set() for uuid in uuids}
     for process in processes:
         if process.gpu_uuid in pids:
             pids[process.gpu_uuid].add(process.pid)
     family = GaugeMetricFamily("gputop_gpu_processes", "Processes on the GPU.", labels=("uuid",))
     for uuid, found in sorted(pids.items()):
         family.add_metric((uuid,), len(found))
-    return family
+    if pids:
+        yield family

@@ -52,7 +52,13 @@ class _PlainTable:
             yield from self.processes()
         elif self.snapshot.gpus:
             yield ""
-            yield self.paint("No processes on these GPUs.", _DIM)
+            unknown = [str(gpu.index) for gpu in self.snapshot.gpus if not gpu.processes_known]
+            if not unknown:
+                yield self.paint("No processes on these GPUs.", _DIM)
+            elif len(unknown) == len(self.snapshot.gpus):
+                yield self.paint("Processes unknown: the driver did not list them (see above).", _YELLOW)
+            else:
+                yield from self.words("", f"No processes listed; unknown for GPU {', '.join(unknown)}.", _YELLOW)
 
     def paint(self, text: str, *codes: str) -> str:
         return f"\x1b[{';'.join(codes)}m{text}\x1b[0m" if self.color and codes else text

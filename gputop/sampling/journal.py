@@ -185,7 +185,7 @@ class Journal:
         for process in snapshot.processes:
             if changed is None or process.pid in changed:
                 found.setdefault(process.pid, []).append(process)
-        unread = {gpu.uuid for gpu in snapshot.gpus if gpu.error is not None or gpu.late}
+        unread = {gpu.uuid for gpu in snapshot.gpus if not gpu.processes_known}
         for pid, parts in found.items():
             record, facts = records.get(pid), parts[0].host
             if record is not None and facts is not None and record.key.start_ticks not in (None, facts.key.start_ticks):

@@ -264,8 +264,12 @@ class Poller(threading.Thread):
         if processes.keys() != known.keys():
             for key in processes.keys() - known.keys():
                 self._bus.publish(ProcessStarted(at, processes[key]))
+            unread = {gpu.uuid for gpu in snapshot.gpus if not gpu.processes_known}
             for key in known.keys() - processes.keys():
-                self._bus.publish(ProcessExited(at, known[key]))
+                if known[key].gpu_uuid in unread:
+                    processes[key] = known[key]  # it may be there still
+                else:
+                    self._bus.publish(ProcessExited(at, known[key]))
         self._known_processes = processes
 
     def _events(self) -> None:

@@ -31,7 +31,7 @@ class HeldMemory:
         """*after*: only readings since then count; *sent_at*: of the signal. Epoch seconds."""
         for uuid in self.memory:
             gpu = snapshot.gpu(uuid)
-            if uuid in self.back or not _readable(gpu) or gpu is None or gpu.read_at < after:
+            if uuid in self.back or gpu is None or not gpu.processes_known or gpu.read_at < after:
                 continue
             if not any(process.pid == self.pid and process.gpu_uuid == uuid for process in snapshot.processes):
                 self.back.add(uuid)

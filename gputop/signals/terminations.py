@@ -251,6 +251,8 @@ class Terminations(TerminationsText):
         if any(process.gpu_uuid == uuid and _is_same(process, termination) for process in snapshot.processes):
             termination.listed = True
             return False
+        if gpu.processes_error is not None:
+            return False  # not to be listed says nothing
         before, after = self._before.get(uuid), _unattributed(gpu, snapshot)
         if held is None or before is None or after is None:
             return True  # the driver gives no figures: not listed any more is all that can be seen

@@ -8,7 +8,7 @@ from ctypes import c_int
 from dataclasses import dataclass
 from typing import Final
 
-from gputop.model import Gpu, GpuFacts, GpuProcess, Xid, memory_by_pid, unattributed
+from gputop.model import PROCESSES_UNRELIABLE, Gpu, GpuFacts, GpuProcess, Xid, memory_by_pid, unattributed
 from gputop.sources.nvml.driver import abi
 from gputop.sources.nvml.driver.calls import Fields, Handle, Quantity
 from gputop.sources.nvml.driver.errors import NvmlError
@@ -18,7 +18,7 @@ from gputop.sources.nvml.readings.identity import Identity
 from gputop.sources.nvml.readings.memory import NO_MEMORY, memory_quantity, shared_memory
 from gputop.sources.nvml.readings.mig import MigInstances
 from gputop.sources.nvml.readings.pcie import PcieCounters, Throughput
-from gputop.sources.nvml.readings.processes import UNRELIABLE, EntryLayoutProbe, Processes, SamplesByPid
+from gputop.sources.nvml.readings.processes import EntryLayoutProbe, Processes, SamplesByPid
 from gputop.sources.source import Reading
 
 _MEMORY_TEMPERATURE: Final = (abi.FIELD_MEMORY_TEMPERATURE, 0)
@@ -104,6 +104,7 @@ class FastTier:
         total, used, reserved, free = memory or NO_MEMORY
         processes = self.processes.read(samples, total, self._mig.instances)
         # A GPU without memory of its own says so by "not supported" or by a total of 0.
+        processes_error = self._processes_error()
         shared = total == 0 or (self._memory.unsupported and not self._mig.enabled)
         if shared:
             total, used, reserved, free = shared_memory(processes)
@@ -117,7 +118,9 @@ class FastTier:
             memory_used_bytes=used,
             memory_reserved_bytes=reserved,
             memory_free_bytes=free,
-            memory_unattributed_bytes=self._unattributed(used, reserved, shared, processes),
+            memory_unattributed_bytes=None
+            if processes_error is not None
+            else self._unattributed(used, reserved, shared, processes),
             memory_is_shared=shared,
             utilization_gpu_percent=gpu_percent,
             utilization_memory_percent=memory_percent,
@@ -148,7 +151,8 @@ class FastTier:
             facts=background.facts,
             mig=self._mig.read() if self._mig.instances else (),
             xids=xids,
-            notes=self._notes(background),
+            notes=self._notes(background, processes_error),
+            processes_error=processes_error,
         )
         return Reading(gpu, processes)
 
@@ -176,12 +180,16 @@ class FastTier:
             self._unattributed_of = used, reserved, shared, processes
         return self._unattributed_bytes
 
-    def _notes(self, background: BackgroundReadings) -> tuple[str, ...]:
-        notes, processes, explain = background.notes, self.processes, self.handle.library.explain
-        if processes.unreliable:
-            notes = (*notes, UNRELIABLE)
-        elif processes.failure:
-            notes = (*notes, f"process list: {explain(processes.failure)}")
+    def _processes_error(self) -> str | None:
+        if self.processes.unreliable:
+            return PROCESSES_UNRELIABLE
+        code = self.processes.failure
+        return f"process list: {self.handle.library.explain(code)}" if code else None
+
+    def _notes(self, background: BackgroundReadings, processes_error: str | None) -> tuple[str, ...]:
+        notes, explain = background.notes, self.handle.library.explain
+        if processes_error is not None:
+            notes = (*notes, processes_error)
         for code in (abi.CORRUPTED_INFOROM, abi.RESET_REQUIRED):
             if code in self.handle.failures:
                 notes = (*notes, explain(code))

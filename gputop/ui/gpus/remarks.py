@@ -17,6 +17,9 @@ from gputop.torch_monitor.process_memory import torch_memory
 
 RELEASABLE_SHOWN_BYTES: Final = 512 * units.MIB
 XID_SHOWN_SECONDS: Final = 600.0
+#: Beginnings of notes that a GPU's facts say too, and of those about how it is set up.
+_NOTES_OF_FACTS: Final = ("the driver asks to", "remapping memory rows", "memory rows are")
+_HARMLESS_NOTES: Final = ("persistence", "GPU memory is a NUMA node")
 STYLE_OF: Final = {
     Severity.NORMAL: "dim",
     Severity.INFO: "dim",
@@ -132,7 +135,14 @@ def remarks(gpu: Gpu, settings: Settings, now: float, alarms: Iterable[str] = ()
     if heat >= Severity.WARNING:
         found.append(Remark(heat, "at its temperature limit" if heat is Severity.CRITICAL else "hot", "hot"))
     found += [Remark(reason.severity, reason.label, reason.label) for reason in gpu.event_reasons or ()]
+    found += [_note(note, gpu) for note in gpu.notes if not note.startswith(_NOTES_OF_FACTS)]
     return sorted(found, key=lambda remark: -remark.severity)
+
+
+def _note(note: str, gpu: Gpu) -> Remark:
+    if note == gpu.processes_error:
+        return Remark(Severity.WARNING, note, "no list")
+    return Remark(Severity.NORMAL if note.startswith(_HARMLESS_NOTES) else Severity.WARNING, note, "note")
 
 
 def memory_remark(

@@ -24,13 +24,16 @@ def summary(
     cursor: ProcessRow | None,
     left_out: Sequence[Column],
     view: View,
+    unlisted: Sequence[int] = (),
 ) -> list[Span]:
-    """What is in the table; *left_out*: columns there is no room for.
+    """What is in the table; *left_out*: columns there is no room for; *unlisted*: GPUs whose processes are not known.
 
     ``12 of 64 processes · filter: user:ml · 3 tagged (21.4G) · GPU 0: 5 processes, 88.1G``."""
     parts: list[Span] = []
     shown = f"{len(listing.shown)} of " if filter_ else ""
     parts.append((shown + units.plural(listing.total, "process"), "dim"))
+    if unlisted:
+        parts.append((f"unknown for GPU {', '.join(map(str, unlisted))}", "warning"))
     if label := filter_.label:
         parts.append((f"filter: {label}", "accent"))
     parts += [(problem, "warning") for problem in filter_.problems]
@@ -73,11 +76,12 @@ def empty_reason(listing: TableRows, snapshot: Snapshot) -> tuple[str, str]:
     """Why there is no row, and the role to say it in."""
     if listing.total:
         return "no process matches the filter: Esc clears it", "dim"
-    broken = [gpu for gpu in snapshot.gpus if gpu.error is not None]
+    broken = [gpu for gpu in snapshot.gpus if not gpu.processes_known]
     if snapshot.problems:
         return f"▲ processes unknown: {snapshot.problems[0]}", "warning"
     if broken and len(broken) == len(snapshot.gpus):
-        return f"▲ processes unknown: {broken[0].error}", "warning"
+        why = broken[0].error or broken[0].processes_error or "the driver does not answer"
+        return f"▲ processes unknown: {why}", "warning"
     if broken:
         return f"no processes; unknown for GPU {', '.join(str(gpu.index) for gpu in broken)}", "dim"
     return ("no process uses a GPU" if snapshot.gpus else "no GPUs"), "dim"

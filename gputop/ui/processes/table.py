@@ -352,7 +352,8 @@ class ProcessTable(LineWidget):
         return self._listing.rows[top : top + self._body]
 
     def _status(self, snapshot: Snapshot, left_out: Sequence[Column], view: View) -> Line:
-        spans = summary(self._listing, self._filter, self._tags, self.cursor_row, left_out, view)
+        unlisted = [gpu.index for gpu in snapshot.gpus if gpu.processes_error is not None]
+        spans = summary(self._listing, self._filter, self._tags, self.cursor_row, left_out, view, unlisted)
         if self.mark is not None:
             spans = [*changes_since_mark(self.mark, snapshot, view), *spans]
         below = max(0, len(self._listing.rows) - self._cursor.top - self._body)

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from gputop.model import PROCESSES_UNRELIABLE as UNRELIABLE
 from gputop.model import GpuProcess
 from gputop.sources.nvml.readings import utilization
-from gputop.sources.nvml.readings.processes import UNRELIABLE, EntryLayoutProbe
+from gputop.sources.nvml.readings.processes import EntryLayoutProbe
 from gputop.sources.source import Reading
 from tests.driver import GIB, MIB, NOT_AVAILABLE, SimulatedDriver
 from tests.unit.sources.nvml_source import calls, full, opened

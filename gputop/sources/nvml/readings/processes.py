@@ -20,8 +20,6 @@ from gputop.sources.nvml.driver.calls import PERMISSION_RETRY_SECONDS, Handle
 from gputop.sources.nvml.driver.errors import PERMANENT
 from gputop.sources.nvml.readings.mig import MigReader
 
-UNRELIABLE: Final = "process list unreliable"
-
 #: Utilization of one process: SM, memory bandwidth, encoder, decoder, in percent.
 UtilizationSample = tuple[int, int, int, int]
 SamplesByPid = Mapping[int, UtilizationSample]
@@ -97,6 +95,8 @@ class ProcessList:
         self.function = ""
         self.stride = _V2_STRIDE
         self.failure = 0  # the code of the last read
+        self.scrambled = False  # the last read wrote entries of a length that no layout has
+        self._answered = kind.letter == "C"  # or at least once
         self._retry_at = 0.0
         self._may_skip = kind.letter != "C"
         self._skip_until = 0.0
@@ -149,18 +149,28 @@ class ProcessList:
         self.failure = abi.NOT_SUPPORTED
         return b""
 
+    @property
+    def missed(self) -> int:
+        """The code of the last read, where that means that processes may be missing; else 0. A driver without a
+        graphics or MPS list lists all in the compute list."""
+        return self.failure if self._answered or self.failure != abi.NOT_SUPPORTED else 0
+
     def stop_skipping(self) -> None:
         """Ask again at the next read, although the list was empty just now."""
         self._skip_until = 0.0
 
     def _entries(self, stride: int | None) -> bytes:
         count = min(self._count.value, self._capacity)
+        self._answered, self.scrambled = True, False
         self._skip_until = time.monotonic() + EMPTY_LIST_SECONDS if self._may_skip and not count else 0.0
         if count == 0:
             return b""
         if stride is None:
             written = len(bytes(self._view).rstrip(bytes((_FILL_BYTE,))))
             stride = self._layouts.measure(self.function, written, count, self._capacity)
+            if self._layouts.of(self.function) is None:
+                self.scrambled = True
+                return b""
         self.stride = stride
         return self._view[: count * stride].tobytes()
 
@@ -198,7 +208,7 @@ class Processes:
         self._by_key: dict[tuple[int, int, int], GpuProcess] = {}
         self._processes: tuple[GpuProcess, ...] = ()
         self.unreliable = False
-        self.failure = 0  # why there is no list, or 0
+        self.failure = 0  # why the list is missing, or not all of it is there; or 0
         self.pids: frozenset[int] = frozenset()  # read by the medium tier's thread
 
     def read(
@@ -216,12 +226,11 @@ class Processes:
             if changed:
                 listing.list.stop_skipping()
             raw.append(listing.list.read())
-        self.failure = listings[0].list.failure
-        if self.failure and instances:  # the whole GPU's list takes a right that those of our own instances do not
+        if listings[0].list.failure and instances:  # reading a whole GPU takes a right that our own instances do not
             listings = self._of_instances(instances)
             raw = [listing.list.read() for listing in listings]
-            self.failure = min((listing.list.failure for listing in listings if listing.letter == "C"), default=0)
-        partial = any(listing.list.failure == abi.INSUFFICIENT_SIZE for listing in listings)
+        self.failure = next((listing.list.missed for listing in listings if listing.list.missed), 0)
+        partial = any(listing.list.failure == abi.INSUFFICIENT_SIZE or listing.list.scrambled for listing in listings)
         if (
             raw != self._raw
             or samples is not self._samples

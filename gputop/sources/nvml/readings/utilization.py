@@ -67,13 +67,14 @@ class ProcessUtilization:
 
     def _call(self) -> int:
         assert self._function is not None
+        code = abi.INSUFFICIENT_SIZE
         for _ in range(_TRIES):
             self._count.value = self._capacity
             code = self._function(self._handle.pointer, self._buffer, byref(self._count), c_ulonglong(self._last_seen))
             if code != abi.INSUFFICIENT_SIZE:
-                return code
+                break
             self._allocate(max(self._count.value * 2 + 5, self._capacity * 2))
-        return abi.NOT_FOUND
+        return code
 
     def _newest(self, count: int) -> dict[int, UtilizationSample]:
         """The newest sample of each pid since the last look, without what cannot be true: pids of 0, samples over
