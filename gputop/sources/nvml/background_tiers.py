@@ -59,7 +59,7 @@ class BackgroundTiers:
             self.utilization.read(self._fast.processes.pids)
         if self._fans is None:
             self._fans = Fans(self._handle)
-            facts = read_static(self._handle, self._identity.pci_bus_id, self._fast.gpm is not None, self._root)
+            facts = read_static(self._handle, self._identity.pci_bus_id, self._fast.has_gpm, self._root)
             self.readings = replace(self.readings, facts=replace(facts, mig_mode=self._mig.enabled))
         rx, tx = self._nvlink_totals()
         self.readings = replace(

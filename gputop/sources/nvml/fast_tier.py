@@ -76,7 +76,8 @@ class FastTier:
         self._fields = Fields(handle, (_MEMORY_TEMPERATURE, _POWER_INSTANT))
         self.processes = Processes(handle, layouts, identity.uuid, index)
         self.pcie = PcieCounters(handle)
-        self.gpm = Gpm(handle) if gpm_supported(handle) else None
+        self.has_gpm = gpm_supported(handle)
+        self.gpm = Gpm(handle) if self.has_gpm else None
         self._unattributed_of: tuple[int | None, int | None, bool, tuple[GpuProcess, ...]] | None = None
         self._unattributed_bytes: int | None = None
 

@@ -44,7 +44,7 @@ _RECOVERY_ACTION: Final = (abi.FIELD_RECOVERY_ACTION, 0)
 _NUMA_NOTE: Final = "GPU memory is a NUMA node: the kernel may keep files and pages of the host in it"
 
 
-def read_static(handle: Handle, pci_bus_id: str | None, gpm: bool, root: Path = Path("/")) -> GpuFacts:
+def read_static(handle: Handle, pci_bus_id: str | None, gpm: bool | None, root: Path = Path("/")) -> GpuFacts:
     """What never changes while the driver is loaded. Raises NvmlError when the GPU or the driver is gone."""
     address = sysfs.address_of(pci_bus_id) if pci_bus_id else None
     capability = handle.numbers("nvmlDeviceGetCudaComputeCapability", 2, kind=c_int).read()

@@ -19,6 +19,7 @@ from gputop.ui.toolkit.palette import gpu_role, load_role, soft_role
 from gputop.ui.toolkit.scrolling_page import Part, field, spread
 from gputop.ui.toolkit.view import View
 
+_GPM: Final = {True: "yes", False: "no: no SM activity of the whole GPU", None: units.UNKNOWN}
 _SEVERITY: Final = {
     Severity.NORMAL: ("dim", ""),
     Severity.INFO: ("text", ""),
@@ -356,7 +357,7 @@ class GpuText:
             *field("compute mode", facts.compute_mode, cells),
             *field("display", {True: "in use", False: "none", None: None}[facts.display_active], cells),
             *field("MIG", {True: "on", False: "off", None: "this GPU has none"}[facts.mig_mode], cells),
-            *field("GPM", "yes" if facts.gpm else "no: no SM activity of the whole GPU", cells),
+            *field("GPM", _GPM[facts.gpm], cells),
             *field("NUMA node", _count(facts.numa_node), cells),
             *field("near CPUs", facts.cpu_affinity, cells),
         ]

@@ -50,12 +50,13 @@ class _Request(Structure):
     )
 
 
-def supported(handle: Handle) -> bool:
-    """Whether this GPU has GPM (nvmlGpmQueryDeviceSupport)."""
+def supported(handle: Handle) -> bool | None:
+    """Whether this GPU has GPM (nvmlGpmQueryDeviceSupport); None where the driver does not say."""
     support = abi.GpmSupport(version=1)
-    return handle.library.call("nvmlGpmQueryDeviceSupport", handle.pointer, byref(support)) == 0 and bool(
-        support.supported
-    )
+    code = handle.library.call("nvmlGpmQueryDeviceSupport", handle.pointer, byref(support))
+    if code:
+        return False if code in PERMANENT else None
+    return bool(support.supported)
 
 
 class Gpm:

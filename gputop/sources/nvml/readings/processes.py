@@ -96,7 +96,8 @@ class ProcessList:
         self.stride = _V2_STRIDE
         self.failure = 0  # the code of the last read
         self.scrambled = False  # the last read wrote entries of a length that no layout has
-        self._answered = kind.letter == "C"  # or at least once
+        self._required = kind.letter == "C"
+        self._answered = False  # at least once
         self._retry_at = 0.0
         self._may_skip = kind.letter != "C"
         self._skip_until = 0.0
@@ -138,7 +139,7 @@ class ProcessList:
                     return b""
                 tries += 1
                 self._allocate(max(self._count.value * 2 + 5, self._capacity * 2))
-            elif code in PERMANENT:
+            elif code in PERMANENT and not self._answered:
                 del self._names[0]
                 self._bind()
             else:
@@ -153,7 +154,7 @@ class ProcessList:
     def missed(self) -> int:
         """The code of the last read, where that means that processes may be missing; else 0. A driver without a
         graphics or MPS list lists all in the compute list."""
-        return self.failure if self._answered or self.failure != abi.NOT_SUPPORTED else 0
+        return self.failure if self._required or self._answered or self.failure != abi.NOT_SUPPORTED else 0
 
     def stop_skipping(self) -> None:
         """Ask again at the next read, although the list was empty just now."""
