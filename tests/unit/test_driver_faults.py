@@ -5,11 +5,9 @@ The real source on the simulated driver, with a real process on it, and everythi
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from prometheus_client import generate_latest
@@ -21,7 +19,7 @@ from gputop.leaks import text as leaks_text
 from gputop.leaks.finder import LeakFinder
 from gputop.leaks.proc_investigator import ProcInvestigator
 from gputop.leaks.report import LeakReport
-from gputop.model import PROCESSES_UNRELIABLE, Snapshot, memory_breakdown, replace
+from gputop.model import Snapshot, memory_breakdown, replace
 from gputop.outputs.json_lines import as_dict
 from gputop.outputs.prometheus import SnapshotCollector, XidCounts
 from gputop.outputs.table import render
@@ -33,7 +31,7 @@ from gputop.settings import DEFAULTS
 from gputop.sources.nvml import NvmlSource
 from gputop.ui.gpus.remarks import remarks
 from gputop.why.diagnosis import ObservedTrend, diagnose
-from tests.driver import GIB, MIB, SimulatedDriver
+from tests.driver import GIB, SimulatedDriver
 from tests.unit.children import child
 
 LISTS = "nvmlDeviceGet*RunningProcesses*"
@@ -167,7 +165,9 @@ def test_a_failed_list_is_unknown_in_every_output(
         assert "Processes unknown" in table
     counts = [line for line in exposition(snapshot).splitlines() if line.startswith("gputop_gpu_processes{")]
     assert len(counts) == (0 if which == "*" else 1) and all(line.endswith(" 1.0") for line in counts)
-    lines = [line for part in diagnose(snapshot, snapshot.gpus[0], LeakReport(0.0), ObservedTrend()) for line in part.lines]
+    lines = [
+        line for part in diagnose(snapshot, snapshot.gpus[0], LeakReport(0.0), ObservedTrend()) for line in part.lines
+    ]
     assert "its processes are not known" in lines and "no process is listed" not in lines
     if not snapshot.gpus[0].error:
         said = remarks(snapshot.gpus[0], DEFAULTS, snapshot.taken_at)
@@ -216,7 +216,7 @@ def test_what_is_not_told_of_idle_time_does_not_count(machine: Machine, driver: 
     for _ in range(3):
         machine.finder.step(machine.read(slow=True), DEFAULTS)
     key = machine.read().processes[0].key
-    record = machine.finder.past.of(key)
+    record = machine.finder.history.of(key)
     assert record is not None and record.idle_since is not None
     with driver.faulty(f"call {LISTS} unknown"):
         machine.finder.step(machine.read(after=60), DEFAULTS)
