@@ -32,6 +32,7 @@ from gputop.model.memory import (
     memory_breakdown,
     memory_by_gpu,
     memory_by_pid,
+    sum_or_none,
     unattributed,
     used_minus_listed,
 )
@@ -74,6 +75,7 @@ __all__ = [
     "memory_by_pid",
     "replace",
     "steady_time",
+    "sum_or_none",
     "unattributed",
     "used_minus_listed",
 ]

@@ -45,8 +45,8 @@ def memory_breakdown(gpu: Gpu, processes: Iterable[GpuProcess]) -> MemoryBreakdo
         gpu_uuid=gpu.uuid,
         total=gpu.memory_total_bytes,
         used=gpu.memory_used_bytes,
-        living=_sum(by_pid[pid] for pid in by_pid if pid not in dead) if told else None,
-        dead_pids=_sum(by_pid[pid] for pid in dead) if told else None,
+        living=sum_or_none(by_pid[pid] for pid in by_pid if pid not in dead) if told else None,
+        dead_pids=sum_or_none(by_pid[pid] for pid in dead) if told else None,
         unattributed=None if rest is None else max(0, rest),
         shared=None if rest is None else max(0, -rest),
         reserved=gpu.memory_reserved_bytes,
@@ -65,7 +65,7 @@ def unattributed(gpu: Gpu, by_pid: Mapping[int, int | None]) -> int | None:
 def used_minus_listed(gpu: Gpu, by_pid: Mapping[int, int | None]) -> int | None:
     """Unattributed minus shared memory, so it may be negative. Also where the driver counts what it reserves as used:
     enough to compare two moments. None where used, or a process's memory, is not known."""
-    listed = _sum(by_pid.values())
+    listed = sum_or_none(by_pid.values())
     return None if listed is None or gpu.memory_used_bytes is None else gpu.memory_used_bytes - listed
 
 
@@ -112,7 +112,8 @@ def _why_unknown(gpu: Gpu, by_pid: Mapping[int, int | None]) -> str | None:
     return None
 
 
-def _sum(values: Iterable[int | None]) -> int | None:
+def sum_or_none(values: Iterable[int | None]) -> int | None:
+    """The sum; None where one of them is unknown: a sum of the rest would be a figure nobody measured."""
     total = 0
     for value in values:
         if value is None:

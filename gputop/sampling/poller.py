@@ -264,7 +264,7 @@ class Poller(threading.Thread):
         if processes.keys() != known.keys():
             for key in processes.keys() - known.keys():
                 self._bus.publish(ProcessStarted(at, processes[key]))
-            unread = {gpu.uuid for gpu in snapshot.gpus if not gpu.processes_known}
+            unread = {gpu.uuid for gpu in snapshot.gpus if gpu.processes_error is not None}
             for key in known.keys() - processes.keys():
                 if known[key].gpu_uuid in unread:
                     processes[key] = known[key]  # it may be there still

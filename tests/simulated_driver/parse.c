@@ -296,7 +296,7 @@ static int parse_line(char *line, struct scenario *s) {
     if (!parse_value(word(&rest), &v) || v.kind != SCRIPTED) return 0;
     if (!strcmp(w, "gpus")) s->gpus = v.whole > MAX_GPUS ? MAX_GPUS : (int)v.whole;
     else if (!strcmp(w, "cuda")) s->cuda = (int)v.whole;
-    else if (!strcmp(w, "process_stride")) s->stride = v.whole == 16 || v.whole == 32 ? (int)v.whole : 24;
+    else if (!strcmp(w, "process_stride")) s->stride = v.whole >= 16 && v.whole <= 64 ? (int)v.whole : 24;
     else if (!strcmp(w, "driver_loads")) s->driver_loads = v.whole;
     else return 0;
     return 1;

@@ -123,7 +123,7 @@ static u32 wanted(nvmlDevice_t device, u32 kind, struct listed *out) {
 /* Entries of 16 bytes (v1), 24 (v2, v3) or 32 (the v3 of drivers 535.43 to 535.86). */
 static nvmlReturn_t list(nvmlDevice_t device, u32 kind, u32 *count, void *out, int version) {
     static __thread struct listed found[MAX_PROCS];
-    struct entry { u32 pid; u64 memory; u32 gi, ci; u64 protected_memory; } entry;
+    struct entry { u32 pid; u64 memory; u32 gi, ci; u64 protected_memory, more[4]; } entry;
     NEED(count);
     size_t stride = version == 1 ? 16 : version == 3 ? (size_t)scenario()->stride : 24;
     u32 n = wanted(device, kind, found);

@@ -5,6 +5,10 @@ The real source on the simulated driver, with a real process on it, and everythi
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,11 +19,12 @@ from prometheus_client.registry import CollectorRegistry
 
 from gputop.alarms.conditions import parse
 from gputop.alarms.engine import Alarms, once
+from gputop.cli import run
 from gputop.leaks import text as leaks_text
 from gputop.leaks.finder import LeakFinder
 from gputop.leaks.proc_investigator import ProcInvestigator
 from gputop.leaks.report import LeakReport
-from gputop.model import Snapshot, memory_breakdown, replace
+from gputop.model import PROCESSES_UNRELIABLE, Snapshot, memory_breakdown, replace
 from gputop.outputs.json_lines import as_dict
 from gputop.outputs.prometheus import SnapshotCollector, XidCounts
 from gputop.outputs.table import render
@@ -29,9 +34,10 @@ from gputop.sampling.journal import EventKind, Journal
 from gputop.sampling.snapshot_builder import assemble
 from gputop.settings import DEFAULTS
 from gputop.sources.nvml import NvmlSource
+from gputop.sources.nvml.query import APP_FIELDS, GPU_FIELDS
 from gputop.ui.gpus.remarks import remarks
 from gputop.why.diagnosis import ObservedTrend, diagnose
-from tests.driver import GIB, SimulatedDriver
+from tests.driver import GIB, MIB, NOT_AVAILABLE, SimulatedDriver
 from tests.unit.children import child
 
 LISTS = "nvmlDeviceGet*RunningProcesses*"
@@ -256,3 +262,116 @@ def test_gpm_that_could_not_be_asked_for_is_not_known(
     driver.gpu(0).gpm({2: 50})
     driver.fault(f"call nvmlGpmQueryDeviceSupport {code}")
     assert machine.read(slow=True).gpus[0].facts.gpm is gpm
+
+
+# ------------------------------------------------------- lists and figures that cannot be
+
+
+@pytest.mark.parametrize("stride", [20, 40])
+def test_a_list_whose_entries_have_a_length_of_no_layout_is_not_believed(
+    machine: Machine, driver: SimulatedDriver, living: int, stride: int
+) -> None:
+    """Drivers of the past have written others than those of nvml.h before; what is decoded then is anybody's pid."""
+    for pid in range(3000, 3004):
+        driver.gpu(0).process(pid, memory=300 * MIB)
+    driver.set(process_stride=stride)
+    gpu = machine.read().gpus[0]
+    assert gpu.processes_error == PROCESSES_UNRELIABLE and gpu.memory_unattributed_bytes is None
+    report = machine.report()
+    assert report.verdicts == () and report.dead_pids == () and report.unattributed == ()
+    assert any(PROCESSES_UNRELIABLE in said for said in report.unsure)
+    assert any(remark.message == PROCESSES_UNRELIABLE for remark in remarks(gpu, DEFAULTS, machine.at))
+
+
+def test_no_pid_of_an_unreliable_list_is_called_a_leak(machine: Machine, driver: SimulatedDriver) -> None:
+    """R525 gave garbage among its pids: one of the others was a LEAK, with the advice to reset the GPU."""
+    driver.gpu(0).process(0x7FFFFFFF, memory=GIB).process(4_100_001, memory=GIB)
+    snapshot = machine.read()
+    assert [process.pid for process in snapshot.processes] == [4_100_001]
+    assert memory_breakdown(snapshot.gpus[0], snapshot.processes).by_dead_pid == ()
+    report = machine.report()
+    assert report.verdicts == () and any(PROCESSES_UNRELIABLE in said for said in report.unsure)
+
+
+@pytest.mark.parametrize("fault", ["stride", "garbage", "unknown", "no mps list now"])
+def test_query_prints_no_garbage_for_a_list_that_cannot_be(
+    driver: SimulatedDriver, living: int, fault: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It printed 17592186040320 MiB."""
+    driver.gpu(0).process(3000, memory=300 * MIB)
+    if fault == "stride":
+        driver.set(process_stride=20)
+    elif fault == "garbage":
+        driver.gpu(0).process(3001, memory=1 << 63)
+    else:
+        driver.fault(f"call nvmlDeviceGet{'*' if fault == 'unknown' else 'MPSCompute'}RunningProcesses* unknown")
+    driver.load()
+    assert run(["query", "--compute-apps", "pid,used_memory", "--format", "csv,noheader", "-i", "0"]) == 0
+    assert capsys.readouterr().out == "[Unknown Error], [Unknown Error]\n"
+
+
+def test_0_mib_of_every_process_while_much_is_used_is_unknown(
+    machine: Machine, driver: SimulatedDriver, living: int
+) -> None:
+    """In a container (HAMi-core#112)."""
+    driver.gpu(0).set(memory_used=20 * GIB).process(living, memory=0).process(os.getpid(), memory=0)
+    snapshot = machine.read()
+    assert [process.memory_bytes for process in snapshot.processes] == [None, None]
+    gpu = as_dict(snapshot)["gpus"][0]
+    assert gpu["memory_living_bytes"] is gpu["memory_unattributed_bytes"] is None
+    driver.gpu(0).process(living, memory=GIB)
+    assert sorted(process.memory_bytes or 0 for process in machine.read().processes) == [0, GIB]
+
+
+def test_more_memory_than_the_host_has_is_not_believed_on_a_board_that_shares_it(
+    machine: Machine, driver: SimulatedDriver, living: int
+) -> None:
+    """36490545462% full."""
+    driver.gpu(0).set(memory_total=0).process(3000, memory=1 << 63)
+    snapshot = machine.read()
+    gpu = snapshot.gpus[0]
+    assert gpu.memory_is_shared and gpu.processes_error == PROCESSES_UNRELIABLE and gpu.memory_used_bytes is None
+    driver.gpu(0).no_process(3000)
+    assert machine.read().gpus[0].memory_used_bytes == 5 * GIB
+
+
+def test_the_sum_of_those_that_are_known_is_not_what_a_shared_memory_board_uses(
+    machine: Machine, driver: SimulatedDriver, living: int
+) -> None:
+    driver.gpu(0).set(memory_total=0).process(os.getpid(), memory=NOT_AVAILABLE)
+    assert machine.read().gpus[0].memory_used_bytes is None
+
+
+def test_more_used_than_there_is_cannot_be(machine: Machine, driver: SimulatedDriver) -> None:
+    driver.gpu(0).set(memory_total=8 * GIB, memory_used=1 << 62)
+    gpu = machine.read().gpus[0]
+    assert (gpu.memory_total_bytes, gpu.memory_used_bytes) == (8 * GIB, None)
+
+
+def test_no_string_of_the_driver_brings_control_characters(
+    machine: Machine, driver: SimulatedDriver, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`query --query-gpu=pci.bus_id` printed raw ESC bytes."""
+    bad = "\x1b]0;owned\x07\u202e"
+    driver.gpu(0).set(name=bad, uuid=bad, serial=bad, vbios=bad, part_number=bad, bus_id=bad)
+    driver.set(driver=bad, nvml=bad)
+    snapshot = machine.read(slow=True)
+    for text in (json.dumps(as_dict(snapshot), ensure_ascii=False), render(snapshot), exposition(snapshot)):
+        assert "\x1b" not in text and "\x07" not in text and "\u202e" not in text
+    driver.load()
+    for field in GPU_FIELDS:
+        run(["query", "--gpu", field.name])
+    run(["query", "--compute-apps", ",".join(field.name for field in APP_FIELDS)])
+    said = capsys.readouterr()
+    assert not {"\x1b", "\x07", "\u202e"} & {*said.out, *said.err}
+
+
+def test_a_process_whose_name_is_not_ascii_is_called_by_it(
+    driver: SimulatedDriver, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with subprocess.Popen(["träning-学習", "600"], executable=shutil.which("sleep")) as process:
+        driver.gpu(0).process(process.pid, memory=GIB)
+        driver.load()
+        run(["query", "--compute-apps", "process_name", "--format", "csv,noheader", "-i", "0"])
+        process.kill()
+    assert capsys.readouterr().out == "träning-学習\n"

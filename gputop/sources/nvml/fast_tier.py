@@ -19,6 +19,7 @@ from gputop.sources.nvml.readings.memory import NO_MEMORY, memory_quantity, shar
 from gputop.sources.nvml.readings.mig import MigInstances
 from gputop.sources.nvml.readings.pcie import PcieCounters, Throughput
 from gputop.sources.nvml.readings.processes import EntryLayoutProbe, Processes, SamplesByPid
+from gputop.sources.nvml.sysfs import host_memory
 from gputop.sources.source import Reading
 
 _MEMORY_TEMPERATURE: Final = (abi.FIELD_MEMORY_TEMPERATURE, 0)
@@ -103,12 +104,12 @@ class FastTier:
         metrics = self.gpm.read(now) if self.gpm is not None else _NOTHING
         rx, tx = self._pcie(metrics, now, sampled)
         total, used, reserved, free = memory or NO_MEMORY
-        processes = self.processes.read(samples, total, self._mig.instances)
+        processes = self.processes.read(samples, total or host_memory(), used, self._mig.instances)
         # A GPU without memory of its own says so by "not supported" or by a total of 0.
         processes_error = self._processes_error()
         shared = total == 0 or (self._memory.unsupported and not self._mig.enabled)
         if shared:
-            total, used, reserved, free = shared_memory(processes)
+            total, used, reserved, free = shared_memory(processes if processes_error is None else None)
         gpu = Gpu(
             index=self.index,
             uuid=identity.uuid,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gputop import units
-from gputop.model import Snapshot
+from gputop.model import Snapshot, sum_or_none
 from gputop.model.columns import Column
 from gputop.settings import DEFAULTS
 from gputop.ui.processes.listing.filter import ProcessFilter
-from gputop.ui.processes.listing.row import ProcessRow, sum_or_none
+from gputop.ui.processes.listing.row import ProcessRow
 from gputop.ui.processes.listing.rows import TableRows
 from gputop.ui.processes.mark import Mark
 from gputop.ui.processes.tags import Tags

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from gputop.model import ProcessKey
+from gputop.model import ProcessKey, sum_or_none
 from gputop.signals.protocol import Target
 from gputop.ui.kill.targets import ChosenTargets
-from gputop.ui.processes.listing.row import ProcessRow, sum_or_none
+from gputop.ui.processes.listing.row import ProcessRow
 from gputop.ui.processes.listing.rows import TableRows
 
 

@@ -125,7 +125,7 @@ def test_what_the_driver_does_not_say_is_none_and_not_0(driver: SimulatedDriver,
         "memory_free_bytes": read.memory_free_bytes,
         "memory_unattributed_bytes": GIB,
     }
-    assert facts == GpuFacts(numa_node=facts.numa_node, cpu_affinity=facts.cpu_affinity)
+    assert facts == GpuFacts(gpm=False, numa_node=facts.numa_node, cpu_affinity=facts.cpu_affinity)
 
 
 def test_not_supported_is_asked_once(driver: SimulatedDriver) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from ctypes import byref, c_int
 from typing import Final
 
+from gputop.model import clean_text
 from gputop.sources.nvml import sysfs
 from gputop.sources.nvml.driver import abi
 from gputop.sources.nvml.driver.calls import Handle, Quantity
@@ -199,7 +200,7 @@ def _dram_encryption(position: int) -> Read:
 
 def _hostname(gpu: QueriedGpu) -> str:
     name: bytes = struct(gpu, "nvmlDeviceGetHostname_v1", abi.Hostname).value
-    return name.decode("ascii", "replace") or unsupported()
+    return clean_text(name) or unsupported()
 
 
 # -- compute apps

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from ctypes import byref, c_int, c_ulonglong
 from typing import Final
 
+from gputop.model import clean_text
 from gputop.sources.nvml.driver import abi
 from gputop.sources.nvml.driver.calls import Handle, Quantity
 from gputop.sources.nvml.query.queried_gpu import QueriedGpu, message
@@ -142,7 +143,7 @@ def platform_fields() -> Iterator[Field]:
     def named(name: str, read: Read) -> Field:
         return Field(f"platform.{name}", PLAIN, read)
 
-    yield named("chassis_serial_number", lambda gpu: _platform(gpu).chassis.decode("ascii", "replace"))
+    yield named("chassis_serial_number", lambda gpu: clean_text(_platform(gpu).chassis))
     yield named("slot_number", lambda gpu: int(_platform(gpu).slot))
     yield named("tray_index", lambda gpu: int(_platform(gpu).tray))
     yield named("host_id", lambda gpu: int(_platform(gpu).host))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from ctypes import c_uint, create_string_buffer
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from gputop.model import clean_text
@@ -11,6 +13,7 @@ from gputop.sources.nvml.driver import abi
 from gputop.sources.nvml.driver.calls import Handle, Quantity
 from gputop.sources.nvml.driver.errors import NvmlError
 from gputop.sources.nvml.driver.library import Library
+from gputop.sources.nvml.readings.memory import memory_quantity
 from gputop.sources.nvml.readings.processes import KINDS, EntryLayoutProbe, ProcessList
 from gputop.sources.query_fields import NOT_APPLICABLE, Answer, Field, Unanswered
 
@@ -73,11 +76,21 @@ class QueriedGpu:
         found: dict[tuple[int, int, int], QueriedProcess] = {}
         for list_ in self._lists:
             raw = list_.read()
-            if list_.failure and list_ is self._lists[0]:
-                raise NvmlError(list_.failure)
-            for pid, memory, gi, ci in list_.decode(raw) if raw else ():
+            if list_.missed:
+                raise NvmlError(list_.missed)
+            entries, right = list_.entries(raw, self._memory_limit())
+            if not right:  # some of it cannot be: neither can the rest be trusted
+                raise NvmlError(abi.UNKNOWN)
+            for pid, memory, gi, ci in entries:
                 found.setdefault((pid, gi, ci), QueriedProcess(self, pid, memory))
         return list(found.values())
+
+    def _memory_limit(self) -> int | None:
+        """Bytes of its memory; None where it does not say, or has none of its own."""
+        try:
+            return self.ask("memory", memory_quantity)[0]
+        except NvmlError:
+            return None
 
 
 class QueriedProcess:
@@ -106,6 +119,9 @@ class QueriedProcess:
         code = self.gpu.library.call("nvmlSystemGetProcessName", c_uint(self.pid), name, c_uint(_NAME_SIZE))
         if code:
             raise NvmlError(code)
+        if not name.value.isascii() or b"?" in name.value:  # the driver takes UTF-8 for something else
+            with contextlib.suppress(OSError):
+                return clean_text(Path(f"/proc/{self.pid}/cmdline").read_bytes().partition(b"\0")[0] or name.value)
         return clean_text(name.value)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gputop.model import clean_text
 from gputop.sources.nvml.driver import abi
 from gputop.sources.nvml.driver.calls import Handle, Quantity, as_it_is
 
@@ -38,4 +39,4 @@ def pci_info(handle: Handle) -> Quantity[abi.PciInfo]:
 def bus_id(pci: abi.PciInfo) -> str:
     """ "00000000:83:00.0": with a domain of eight digits where the driver gives one."""
     id_: bytes = pci.bus_id or pci.bus_id_legacy
-    return id_.decode("ascii", "replace")
+    return clean_text(id_)

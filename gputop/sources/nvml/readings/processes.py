@@ -41,6 +41,11 @@ _CAPACITY_MAX: Final = 16384
 #: PID_MAX_LIMIT of 64-bit kernels. (/proc/sys/kernel/pid_max is a namespace's own since Linux 6.14, and a
 #: container sees pids of the host.)
 _PID_MAX: Final = 1 << 22
+#: More memory than any GPU, or host that shares its own with one, has: where that is not known.
+_MOST_BYTES: Final = 1 << 46
+#: Where so much is used and every process is said to have 0, the driver does not know what they have: in containers
+#: (HAMi-core#112). A context alone takes more than that.
+_USED_BYTES: Final = 64 << 20
 
 
 class ProcessKind(NamedTuple):
@@ -182,6 +187,20 @@ class ProcessList:
             return ((pid, memory, abi.NOT_AVAILABLE_32, abi.NOT_AVAILABLE_32) for pid, memory in entries)
         return entries
 
+    def entries(self, raw: bytes, memory_limit: int | None) -> tuple[list[Entry], bool]:
+        """The entries of what :meth:`read` gave that can be right, and whether all can: no pid of 0 or beyond any
+        Linux's, and no more memory than *memory_limit* bytes. Where they cannot, the layout is measured anew."""
+        limit = memory_limit or _MOST_BYTES
+        decoded = list(self.decode(raw)) if raw else []
+        likely = [
+            entry
+            for entry in decoded
+            if 0 < entry[0] <= _PID_MAX and (entry[1] <= limit or entry[1] == abi.NOT_AVAILABLE_64)
+        ]
+        if len(likely) < len(decoded):
+            self.forget_layout()
+        return likely, len(likely) == len(decoded) and not self.scrambled
+
     def forget_layout(self) -> None:
         """What was decoded makes no sense: measure the stride anew."""
         self._layouts.forget(self.function)
@@ -206,6 +225,7 @@ class Processes:
         self._listings = self._own
         self._raw: list[bytes] = []
         self._samples: SamplesByPid | None = None
+        self._used_much = False
         self._by_key: dict[tuple[int, int, int], GpuProcess] = {}
         self._processes: tuple[GpuProcess, ...] = ()
         self.unreliable = False
@@ -215,11 +235,13 @@ class Processes:
     def read(
         self,
         samples: SamplesByPid | None,
-        memory_total: int | None,
+        memory_limit: int | None,
+        used: int | None,
         instances: Sequence[MigReader] = (),
     ) -> tuple[GpuProcess, ...]:
         """What is on the GPU now. *samples* is the utilization by pid (pids not in it are idle), None where the driver
-        does not tell it. Raises NvmlError when the GPU or the driver is gone."""
+        does not tell it; *memory_limit*: bytes that no process can exceed; *used*: bytes used on the GPU. Raises
+        NvmlError when the GPU or the driver is gone."""
         listings = self._own
         raw = [listings[0].list.read()]
         changed = raw != self._raw[:1]
@@ -232,15 +254,18 @@ class Processes:
             raw = [listing.list.read() for listing in listings]
         self.failure = next((listing.list.missed for listing in listings if listing.list.missed), 0)
         partial = any(listing.list.failure == abi.INSUFFICIENT_SIZE or listing.list.scrambled for listing in listings)
+        used_much = used is not None and used >= _USED_BYTES
         if (
             raw != self._raw
             or samples is not self._samples
             or partial
             or self.unreliable
             or listings is not self._listings
+            or used_much != self._used_much
         ):
             self._listings, self.unreliable = listings, partial
-            self._merge(raw, samples, memory_total)
+            self._used_much = used_much
+            self._merge(raw, samples, memory_limit)
         return self._processes
 
     def _of_instances(self, instances: Sequence[MigReader]) -> tuple[ProcessListing, ...]:
@@ -251,18 +276,17 @@ class Processes:
         }
         return tuple([listing for listings in self._instances.values() for listing in listings])
 
-    def _merge(self, raw: list[bytes], samples: SamplesByPid | None, memory_total: int | None) -> None:
-        limit = memory_total or abi.NOT_AVAILABLE_64
+    def _merge(self, raw: list[bytes], samples: SamplesByPid | None, memory_limit: int | None) -> None:
         found: dict[tuple[int, int, int], tuple[str, int]] = {}
         for (letter, list_, own_gi, own_ci), part in zip(self._listings, raw, strict=True):
-            for pid, memory, gi, ci in list_.decode(part) if part else ():
-                if not 0 < pid <= _PID_MAX or (memory > limit and memory != abi.NOT_AVAILABLE_64):
-                    self.unreliable = True
-                    list_.forget_layout()
-                    continue
+            entries, right = list_.entries(part, memory_limit)
+            self.unreliable = self.unreliable or not right
+            for pid, memory, gi, ci in entries:
                 key = (pid, own_gi if gi == abi.NOT_AVAILABLE_32 else gi, own_ci if ci == abi.NOT_AVAILABLE_32 else ci)
                 known = found.get(key)
                 found[key] = (letter, memory) if known is None else _joined(known, letter, memory)
+        if self._used_much and not any(memory for _, memory in found.values()):
+            found = {key: (kind, abi.NOT_AVAILABLE_64) for key, (kind, _) in found.items()}
         before = self._by_key
         self._by_key = {
             key: self._process(key, kind, memory, samples, before.get(key)) for key, (kind, memory) in found.items()

@@ -6,10 +6,10 @@ import operator
 from collections.abc import Mapping
 from typing import Any
 
-from gputop.model import GpuProcess, HostFacts, ProcessKey, Snapshot
+from gputop.model import GpuProcess, HostFacts, ProcessKey, Snapshot, sum_or_none
 from gputop.ui.processes.annotations import NO_ANNOTATION, ProcessAnnotation
 from gputop.ui.processes.listing.filter import text_of
-from gputop.ui.processes.listing.row import ProcessRow, aggregate, device_order, sum_or_none
+from gputop.ui.processes.listing.row import ProcessRow, aggregate, device_order
 
 Capacities = Mapping[Any, int | None]
 """Memory of GPUs by UUID, and of MIG instances by (UUID, GPU instance), in bytes."""

@@ -7,13 +7,13 @@ import operator
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from gputop.model import ProcessKey, replace
+from gputop.model import ProcessKey, replace, sum_or_none
 from gputop.model.columns import COLUMNS
 from gputop.ui.processes.annotations import ProcessAnnotation
 from gputop.ui.processes.cells import SORT_KEYS
 from gputop.ui.processes.listing.entry import ProcessEntry
 from gputop.ui.processes.listing.order import Order
-from gputop.ui.processes.listing.row import LAUNCHER, ProcessRow, aggregate, sum_or_none
+from gputop.ui.processes.listing.row import LAUNCHER, ProcessRow, aggregate
 
 #: Columns that a group's line has: figures of the GPU.
 _SUMMED: Final = {id_ for id_, column in COLUMNS.items() if column.of_process is not None and column.descending}

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from gputop.model import GpuProcess, HostFacts, ProcessKey, RowKey
+from gputop.model import GpuProcess, HostFacts, ProcessKey, RowKey, sum_or_none
 from gputop.ui.processes.annotations import NO_ANNOTATION, ProcessAnnotation
 
 #: The GPU "UUID" of the line that sums a process over several GPUs.
@@ -95,16 +95,6 @@ def find_row(rows: Sequence[ProcessRow], key: RowKey) -> int | None:
             if of_process is None:
                 of_process = n
     return of_process
-
-
-def sum_or_none(values: Iterable[int | None]) -> int | None:
-    """The sum; None where one of them is unknown: a sum of the rest would be a figure nobody measured."""
-    total = 0
-    for value in values:
-        if value is None:
-            return None
-        total += value
-    return total
 
 
 def max_or_none(values: Iterable[int | None]) -> int | None:

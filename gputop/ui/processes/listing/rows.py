@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gputop.model import GpuProcess, HostFacts, Snapshot
+from gputop.model import GpuProcess, HostFacts, Snapshot, sum_or_none
 from gputop.ui.processes.annotations import ProcessAnnotations
 from gputop.ui.processes.listing.entry import Capacities, ProcessEntry, memory_capacities
 from gputop.ui.processes.listing.filter import ProcessFilter, text_of
 from gputop.ui.processes.listing.groups import Groups
 from gputop.ui.processes.listing.order import Order, ThrottledSort
-from gputop.ui.processes.listing.row import ProcessRow, sum_or_none
+from gputop.ui.processes.listing.row import ProcessRow
 from gputop.ui.processes.listing.tree import Tree, part_lines
 
 

@@ -6,9 +6,9 @@ import operator
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from gputop.model import replace
+from gputop.model import replace, sum_or_none
 from gputop.ui.processes.listing.entry import ProcessEntry
-from gputop.ui.processes.listing.row import LAUNCHER, ProcessRow, aggregate, sum_or_none
+from gputop.ui.processes.listing.row import LAUNCHER, ProcessRow, aggregate
 
 _BRANCH_MAX_CELLS: Final = 24  # cells
 
