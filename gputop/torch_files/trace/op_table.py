@@ -31,6 +31,7 @@ COLUMNS: Final = {
 }  # fmt: skip
 
 
+_SORTED_AT_ONCE: Final = 1 << 18  # events
 #: Ranges of a process group's work (c10d), which are asynchronous: torch's trace does not say so.
 _WORK: Final = ("gloo:", "nccl:", "mpi:", "ucc:")
 
@@ -293,15 +294,21 @@ class _MemoryEvents:
 
 
 def _by_start(events: TraceEvents) -> array[int]:
-    """Events by start, the longer first, as torch sorts them: one integer each, since tuples would take much memory."""
+    """Events by start, the longer first, as torch sorts them: an integer each, since tuples would take much memory, and
+    those of a part of the time at once, since all integers together would too."""
     if not events.start:
         return array("i")
-    base = min(events.start)
-    longest = max(end - start for start, end in zip(events.start, events.end, strict=True))
-    bits = longest.bit_length() + 1
-    keys = [
-        ((((start - base) << bits) | (longest - (end - start))) << 32) | n
-        for n, (start, end) in enumerate(zip(events.start, events.end, strict=True))
-    ]
-    keys.sort()
-    return array("i", [key & 0xFFFFFFFF for key in keys])
+    starts, ends = events.start, events.end
+    base, span = min(starts), max(starts) - min(starts) + 1
+    parts = [array("i") for _ in range(1 + len(starts) // _SORTED_AT_ONCE)]
+    count = len(parts)
+    for n, start in enumerate(starts):
+        parts[(start - base) * count // span].append(n)
+    order = array("i")
+    for part in parts:
+        longest = max([ends[n] - starts[n] for n in part], default=0)
+        bits = longest.bit_length() + 1
+        keys = [((((starts[n] - base) << bits) | (longest - (ends[n] - starts[n]))) << 32) | n for n in part]
+        keys.sort()
+        order.extend([key & 0xFFFFFFFF for key in keys])
+    return order
