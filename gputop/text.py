@@ -20,7 +20,7 @@ _ASCII: Final = str.maketrans(
     {
         **dict.fromkeys("—–─·▔▁", "-"),
         **dict.fromkeys("│┤├▐▌▎▏▊▉▋▍", "|"),  # parts of a bar; the edges of toasts and of the command palette
-        **dict.fromkeys("╭╮╰╯†✓", "+"),
+        **dict.fromkeys("╭╮╰╯", "+"),
         **dict.fromkeys("←‹", "<"),
         **dict.fromkeys("→›▸≥", ">"),
         **dict.fromkeys("↓▾▼", "v"),
@@ -30,12 +30,17 @@ _ASCII: Final = str.maketrans(
         "▒": "%",
         "░": ":",
         "▲": "!",
+        "†": "x",
+        "✓": "*",
         "…": "~",
         "×": "x",
         "µ": "u",
         "°": " ",
     }
 )
+
+
+_LONE_DEGREE: Final = re.compile("°(?! ?[CF])")
 
 
 @lru_cache(4096)
@@ -129,7 +134,7 @@ def to_ascii(text: str) -> str:
     """*text* with ASCII only, in the same number of cells (``?`` where there is no likeness)."""
     if text.isascii():
         return text
-    text = text.translate(_ASCII)
+    text = _LONE_DEGREE.sub("'", text).translate(_ASCII)
     return "".join([c if c.isascii() else "?" * _cell(c) for c in text])
 
 

@@ -105,7 +105,7 @@ class GpuArea(LineWidget):
         if body < len(lines):
             below = sum(1 for y, *_ in self._lines_of if y >= self._top + body)
             above = sum(1 for y, *_ in self._lines_of if y < self._top)
-            counts = [(view.glyphs.arrow_down, below, "below"), (view.glyphs.arrow_up, above, "above")]
+            counts = [(view.glyphs.down, below, "below"), (view.glyphs.up, above, "above")]
             words = " ".join(f"{sign} {n} more GPU{'s' * (n > 1)} {where}" for sign, n, where in counts if n)
             shown.append(((fit(f" {words}: Tab and the arrows scroll", cells), "warning@bar"),))
         self.show(shown)

@@ -217,7 +217,7 @@ class CurvePane(Pane):
         if moment >= 0 and (at := self._column(moment, columns)) is not None:
             words = f"peak {size(peak)}"
             left = at + 1 + len(words) + 1 > columns
-            text = f"{words} {glyphs.arrow_down}" if left else f"{glyphs.arrow_down} {words}"
+            text = f"{words} {glyphs.down}" if left else f"{glyphs.down} {words}"
             begin = at - len(text) + 1 if left else at
             for n, character in enumerate(text):
                 if 0 <= begin + n < columns and cells[begin + n] != glyphs.warning:
