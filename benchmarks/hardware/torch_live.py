@@ -7,7 +7,6 @@ CUDA profiler trace's table against key_averages() of the same run. Exit status 
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import subprocess
@@ -105,7 +104,8 @@ def watch(directory: Path) -> None:
     told(compared > 5 and not off, f"split equals memory_stats() of the same step: {compared} times, {off} differ")
     told(compared > 0 and outside is not None and 2**28 < outside < 2**31, f"outside torch: {outside} bytes")
     told(
-        answer is not None and answer.path is not None, f"snapshot asked for: {answer.words if answer else 'no answer'}"
+        answer is not None and answer.path is not None,
+        f"snapshot asked for: {answer.message if answer else 'no answer'}",
     )
     why = subprocess.run(
         [sys.executable, "-m", "gputop", "why", "--gpu", "0"], capture_output=True, text=True, cwd=ROOT
@@ -136,29 +136,17 @@ def oom(directory: Path) -> None:
 
 
 def trace(directory: Path) -> None:
-    from gputop.torch_files.trace.events import ANNOTATION, DEVICE, DEVICE_ANNOTATION
-    from gputop.torch_files.trace.profiler_trace import open_trace
+    import torch
 
+    from tests.torch_tables import compare
+
+    python = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 12)
     script = ROOT / "tests" / "data" / "make_torch_traces.py"
     subprocess.run([sys.executable, str(script), str(directory)], check=True, capture_output=True, timeout=200)
     for name in ("torch_trace", "torch_trace_stacks"):
-        wanted = json.loads(gzip.decompress((directory / f"{name}.rows.json.gz").read_bytes()))
-        found = open_trace(directory / f"{name}.json.gz")
-        for by_shape in (False, True):
-            those = [w for w in wanted if w["by_shape"] == by_shape]
-            torchs = {(w["name"], w["annotation"], w["on_device"], w["shape"]): w for w in those}
-            marks = (ANNOTATION, DEVICE_ANNOTATION)
-            ours = {(r.name, r.kind in marks, r.kind in (DEVICE, DEVICE_ANNOTATION), r.shape): r
-                    for r in found.rows(by_shape)}  # fmt: skip
-            missing, extra = set(torchs) - set(ours), set(ours) - set(torchs)
-            memory = "calls cpu_memory self_cpu_memory device_memory self_device_memory".split()
-            times = "cpu_time self_cpu_time device_time self_device_time".split()
-            both = set(ours) & set(torchs)
-            wrong = [k for k in both if any(getattr(ours[k], f) != torchs[k][f] for f in memory)]
-            late = [k for k in both if any(abs(getattr(ours[k], f) - torchs[k][f]) > 0.05 for f in times)]
-            words = f"{name}, by shape {by_shape}: {len(torchs)} rows; missing {sorted(missing)[:3]}, extra "
-            words += f"{sorted(extra)[:3]}, memory differs in {wrong[:3]}, times in {late[:3]}"
-            told(not (missing or extra or wrong or late), words)
+        count, differences = compare(directory, name, python, on_gpu=True)
+        more = "; ".join(differences[:3])
+        told(not differences, f"{name}: {count} rows beside key_averages(), {len(differences)} differences {more}")
 
 
 def main() -> int:
