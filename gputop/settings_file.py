@@ -22,6 +22,7 @@ from gputop.model.columns import COLUMNS
 from gputop.settings import DEFAULTS, NAMES, Settings, check
 
 _LOCK_WAIT: Final = 2.0  # seconds; a lock that is not had by then is done without
+_MAX_BYTES: Final = 1024**2  # thousands of times what all settings take
 
 
 class SettingsError(Exception):
@@ -104,11 +105,14 @@ def _text(path: Path) -> str:
     """The file as it is; nothing where there is none. Raises SettingsError."""
     where = locations.short(path)
     try:
-        mode = path.stat().st_mode
+        facts = path.stat()
+        mode = facts.st_mode
         if stat.S_ISCHR(mode) and os.path.realpath(path) == os.devnull:
             return ""
         if not stat.S_ISREG(mode):  # a FIFO would hang, a device might never end
             raise SettingsError(f"{where} is not a regular file")
+        if facts.st_size > _MAX_BYTES:
+            raise SettingsError(f"{where} is larger than {_MAX_BYTES // 1024} KiB: not a settings file")
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         return ""

@@ -30,6 +30,8 @@ _LEVEL: Final = 3
 _WINDOW_LOG: Final = 20  # 1 MiB: a few whole snapshots of a crowded machine; more costs memory only
 _LAST_BLOCK: Final = b"\x01\x00\x00"  # an empty block that ends a frame (RFC 8878, 3.1.1.2)
 _GROUP_MAX_BYTES: Final = 512 * 1024**2  # of one group, unpacked: a file that says more is no recording of ours
+_GROUP_LEAST_BYTES: Final = 16 * 1024**2  # what a group may hold however small it is packed
+_GROUP_MAX_RATIO: Final = 300  # and times its packed size: idle machines reach some tens
 _CHUNK_BYTES: Final = 1024**2
 
 
@@ -218,7 +220,8 @@ def salvage(frame: bytes) -> tuple[list[bytes], int]:
     except zstandard.ZstdError:
         return [], 0
     total, good, good_parts, last = 0, 0, 0, False
-    while not last and at + 3 <= len(frame) and total < _GROUP_MAX_BYTES:
+    most = min(_GROUP_MAX_BYTES, max(_GROUP_LEAST_BYTES, _GROUP_MAX_RATIO * len(frame)))
+    while not last and at + 3 <= len(frame) and total < most:
         block = int.from_bytes(frame[at : at + 3], "little")
         last, kind, size = bool(block & 1), block >> 1 & 3, block >> 3
         after = at + 3 + (1 if kind == 1 else size)  # a block of kind 1 is one byte, repeated

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import pickle
+import random
 import resource
 import subprocess
 import sys
@@ -14,10 +15,13 @@ from typing import Any
 
 import pytest
 
+from gputop import settings_file
+from gputop.settings import DEFAULTS
 from gputop.torch_files.safe_pickle import UnreadableFile
 from gputop.torch_files.snapshot.json_report import facts
 from gputop.torch_files.snapshot.memory_snapshot import open_snapshot
 from gputop.torch_files.snapshot.summary import summary
+from gputop.torch_files.trace.profiler_file import UnreadableTrace
 from gputop.torch_files.trace.profiler_trace import open_trace
 
 CASES = Path(__file__).parents[2] / "data" / "cases"
@@ -117,3 +121,54 @@ def test_thousands_of_ooms_are_counted_and_the_newest_explained(tmp_path: Path) 
     assert len(device["oom_events"]) + device["oom_events_left_out"] == 20_000
     assert device["oom_events"][-1]["event_index"] == 19_999
     assert time.process_time() - started < 10
+
+
+def test_a_recording_of_a_hundred_kilobytes_does_not_unpack_into_half_a_gigabyte() -> None:
+    code = """
+from gputop.recording.container import salvage
+block = (131072 << 3 | 1 << 1).to_bytes(3, "little") + b"a"  # 128 KiB of one letter in four bytes
+print(len(salvage(b"\\x28\\xb5\\x2f\\xfd\\x00\\x58" + block * 25_000)[0]))
+"""
+    said, _, peak = measured(code)
+    assert said == "0" and peak < 250
+
+
+def test_a_settings_file_of_many_megabytes_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_bytes(b"#" * 20_000_000)
+    settings, (problem,) = settings_file.load(path)
+    assert settings == DEFAULTS and "larger than 1024 KiB" in problem
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in CASES.iterdir()))
+def test_no_byte_that_is_changed_makes_a_file_crash_or_hang(name: str, tmp_path: Path) -> None:
+    """Each case with bytes changed, cut, doubled: read, or one sentence."""
+    chosen, whole = random.Random(name), (CASES / name).read_bytes()
+    for n in range(12):
+        data = bytearray(whole)
+        match n % 4:
+            case 0 | 1:
+                for _ in range(1 + n):
+                    data[chosen.randrange(len(data))] = chosen.randrange(256)
+            case 2:
+                del data[chosen.randrange(len(data)) :]
+            case _:
+                at = chosen.randrange(len(data))
+                data[at:at] = data[at : at + chosen.randrange(400)]
+        path = tmp_path / f"{n}-{name}"
+        path.write_bytes(data)
+        started = time.process_time()
+        try:
+            if ".json" in name:
+                trace = open_trace(path)
+                trace.rows()
+                for curve in trace.curves:
+                    trace.held(curve, curve.peak.event)
+            else:
+                snapshot = open_snapshot(path)
+                json.dumps(facts(snapshot, snapshot.devices), allow_nan=False)
+                summary(snapshot, snapshot.devices)
+        except (UnreadableFile, UnreadableTrace) as error:
+            said = str(error)
+            assert said and said.isprintable()
+        assert time.process_time() - started < 15
