@@ -34,7 +34,6 @@ def _lines(version: str, date: str, itself: argparse.ArgumentParser, commands: S
         yield from _synopsis(f"gputop {name}", parser)
     yield ".SH DESCRIPTION"
     yield _text(itself.description or "")
-    yield "Without a command it is a dashboard for the NVIDIA GPUs of this machine, in the terminal."
     yield "F1 lists its keys, F2 its settings."
     yield ".SH OPTIONS"
     yield from _options(itself)

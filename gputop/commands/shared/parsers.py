@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
+from functools import partial
 from typing import Any, NoReturn
 
 from gputop import __version__
-from gputop.commands import COMMANDS
+from gputop.commands import GROUPS
 from gputop.commands.shared.options import add_screen_options, add_source_options, as_setting
 
 
@@ -18,6 +19,27 @@ class _Parser(argparse.ArgumentParser):
         from gputop.model import clean_text
 
         super().error(clean_text(message))
+
+
+class _MainParser(_Parser):
+    """``gputop`` itself: its help begins with the subcommands, which argparse knows nothing of."""
+
+    def format_help(self) -> str:
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        formatter.add_text(self.description)
+        for title, commands in GROUPS.items():
+            formatter.start_section(title)
+            for name, words in commands.items():
+                formatter.add_argument(argparse.Action([], name, help=words))
+            formatter.end_section()
+        formatter.add_text("`gputop COMMAND --help` shows the options of a command.")
+        for group in self._action_groups:
+            formatter.start_section(group.title)
+            formatter.add_arguments(group._group_actions)
+            formatter.end_section()
+        formatter.add_text(self.epilog)
+        return formatter.format_help()
 
 
 def command_module(name: str) -> Any:
@@ -34,11 +56,13 @@ def command_parser(name: str, command: Any) -> argparse.ArgumentParser:
 
 def main_parser() -> argparse.ArgumentParser:
     """The parser of ``gputop`` without a subcommand."""
-    parser = _Parser(
+    parser = _MainParser(
         prog="gputop",
-        description="Which GPU is full, who filled it, and free it: a dashboard for NVIDIA GPUs.",
-        epilog=_commands_in_words()
-        + "Exit status: 0 all is well, 2 usage, 3 no driver library, 4 driver not loaded, 5 driver and library "
+        usage="gputop [option...]\n       gputop COMMAND [option...]",
+        formatter_class=partial(argparse.HelpFormatter, max_help_position=18),  # the longest command's name
+        description="Which GPU is full, who filled it, and free it: a dashboard for NVIDIA GPUs. Without a "
+        "command, the dashboard starts.",
+        epilog="Exit status: 0 all is well, 2 usage, 3 no driver library, 4 driver not loaded, 5 driver and library "
         "differ, 6 no permission, 7 no GPUs, 8 the driver fails or does not answer, 70 an internal error, 71 the "
         "system gives no more threads or memory.",
         allow_abbrev=False,
@@ -60,10 +84,6 @@ def main_parser() -> argparse.ArgumentParser:
     headless.add_argument("--once", action="store_true", help="print one table and exit")
     headless.add_argument("--json", action="store_true", help="with --once: one JSON object instead")
     return parser
-
-
-def _commands_in_words() -> str:
-    return "".join(f"gputop {name}: {words}. " for name, words in COMMANDS.items())
 
 
 def _built_from() -> str:

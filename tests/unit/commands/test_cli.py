@@ -65,6 +65,17 @@ def test_version_and_help_name_themselves() -> None:
         assert option in text
 
 
+def test_help_shows_the_subcommands_first_grouped_and_on_one_line_each() -> None:
+    from gputop.commands import COMMANDS, GROUPS
+
+    text = gputop("--help", env={**os.environ, "COLUMNS": "80"}).stdout
+    assert text.index("usage:") < text.index("this machine:") < text.index("options:")
+    assert all(re.search(rf"^  {name} +{re.escape(words)}$", text, re.MULTILINE) for name, words in COMMANDS.items())
+    assert [line for line in text.split("options:")[0].splitlines() if line.rstrip(":") in GROUPS] == [
+        f"{group}:" for group in GROUPS
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
