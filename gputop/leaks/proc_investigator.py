@@ -6,19 +6,21 @@ import glob
 import os
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from gputop.leaks.holders.holder import HolderScan
 from gputop.leaks.holders.scanner import FactsOf, HolderScanner
 from gputop.leaks.process_context import ProcessContext
-from gputop.model import HostFacts, ProcessKey, clean_text
+from gputop.model import HostFacts, ProcessKey, clean_text, replace
 from gputop.model.owner import Owner, Relative
 from gputop.procfs.devices import NvidiaDevices
 from gputop.procfs.host_facts import command_line
+from gputop.procfs.lookups import Lookups
 from gputop.procfs.owner import cgroup_paths, environment_from, owner_from
-from gputop.procfs.stat import Stat, read_stat
+from gputop.procfs.stat import Stat, process_directory, read_stat
 from gputop.procfs.tmux import TmuxWindows
 
 MAX_ANCESTORS: Final = 64
@@ -28,6 +30,7 @@ _MARKS: Final = {"dockerenv": ".dockerenv", "containerenv": "run/.containerenv",
 _TERMINAL: Final = re.compile(r"/dev/(pts/\d+|tty\w*)")
 #: Slurm's cgroups of jobs (v2, v1), and a directory that is there as long as slurmd uses cgroups at all.
 _SLURM_JOBS: Final = ("system.slice/*slurmstepd.scope/job_{}", "*/slurm*/uid_*/job_{}")
+T = TypeVar("T")
 _SLURM: Final = ("system.slice/*slurmstepd.scope", "*/slurm*/uid_*", "*/slurm")
 
 
@@ -40,14 +43,17 @@ class ProcInvestigator:
         proc: Path | str = "/proc",
         devices: NvidiaDevices | None = None,
         cgroups: Path | str = "/sys/fs/cgroup",
+        lookups: Lookups | None = None,
     ) -> None:
+        """*lookups* are those of *facts_of*: what hangs for it is not asked again."""
         self._proc = str(proc)
         self._cgroups = str(cgroups)
         self._devices = devices or NvidiaDevices(proc)
-        self._scanner = HolderScanner(facts_of, proc, self._devices)
+        self._lookups = lookups or Lookups()
+        self._scanner = HolderScanner(facts_of, proc, self._devices, self._lookups)
         self._holding: set[ProcessKey] = set()  # those seen to have a device open
         self._owners: dict[ProcessKey, Owner] = {}
-        self._tmux = TmuxWindows()
+        self._tmux = TmuxWindows(self._lookups)
         self._own_root = self._namespace("self")
 
     def scan(self, with_maps: bool = False) -> HolderScan:
@@ -70,30 +76,30 @@ class ProcInvestigator:
 
     def context(self, facts: HostFacts) -> ProcessContext | None:
         """Everything about one process, in a fraction of a millisecond to a few: it waits for nothing that a process
-        stuck in the kernel (state D) could hold."""
+        stuck in the kernel (state D) could hold, and not for long, but once, for what else may hang."""
         try:
-            process = os.open(f"{self._proc}/{facts.key.pid}", os.O_RDONLY | os.O_DIRECTORY)
+            with process_directory(self._proc, facts.key) as process:
+                stat = read_stat("stat", process)
+                return None if stat is None else self._read(process, facts, stat)
         except OSError:
             return None
-        try:
-            stat = read_stat("stat", process)
-            if stat is None or stat.start_ticks != facts.key.start_ticks:
-                return None
-            return self._read(process, facts, stat)
-        finally:
-            os.close(process)
 
     def _read(self, process: int, facts: HostFacts, stat: Stat) -> ProcessContext:
         status = _status(process)
         ancestors = self._ancestors(stat)
         terminal = _terminal(stat.terminal)
-        asleep = stat.state in "DZX"  # its memory is not asked for: in D that could hang, a zombie has none
-        environment = None if asleep else _environment(process)
+        #: Its memory is not asked for: in D that could hang, a zombie has none, one whose command line hangs is locked.
+        asleep = stat.state in "DZX" or self._lookups.waits(("command", facts.key))
+        environment = None if asleep else self._part(facts.key, "environment", _environment, None)
         ignores = _ignores_hangup(status)
         owner = self._owners.get(facts.key)
         if owner is None or (not owner.readable and environment is not None):
             owner = self._owner(process, facts, environment, ancestors, terminal, status, ignores)
-            if not asleep:
+            late = [f"its {name}" for name in ("environment", "cgroup") if self._is_late(facts.key, name)]
+            if asleep and stat.state not in "ZX":
+                late.append("its environment, which is not read while its memory may be locked")
+            owner = replace(owner, late=tuple(late)) if late else owner
+            if not asleep and not late:
                 self._owners[facts.key] = owner
         job = (environment or {}).get("SLURM_JOB_ID")
         return ProcessContext(
@@ -112,7 +118,7 @@ class ProcInvestigator:
             slurm_job_claimed=job if job and job.isdecimal() else None,
             slurm_job_running=self._job_is_running(job) if job and job.isdecimal() else None,
             children=_children(process, self._proc),
-            holds_device=self._holds(process, facts.key, asleep),
+            holds_device=self._holds(facts.key, asleep),
         )
 
     def _owner(
@@ -134,25 +140,43 @@ class ProcInvestigator:
             window = self._tmux.window(socket, (facts.key.pid, *(relative.pid for relative in ancestors)))
         return owner_from(
             facts,
-            cgroup_paths(_bytes(process, "cgroup")),
+            cgroup_paths(self._part(facts.key, "cgroup", lambda process: _bytes(process, "cgroup"), b"")),
             environment,
             ancestors,
             terminal,
             executable=_link(process, "exe"),
             pids_inside=inside,
-            root_mount=_root_mount(process) if elsewhere else None,
-            marks=[mark for mark, path in _MARKS.items() if _exists(process, f"root/{path}")] if elsewhere else (),
+            root_mount=self._part(facts.key, "root's mount", _root_mount, None) if elsewhere else None,
+            marks=self._part(facts.key, "root directory", _marks, ()) if elsewhere else (),
             ignores_hangup=ignores,
             window=window,
         )
 
-    def _holds(self, process: int, key: ProcessKey, asleep: bool) -> bool | None:
+    def _holds(self, key: ProcessKey, asleep: bool) -> bool | None:
         if key not in self._holding and self._devices.present():
-            held = self._devices.held_by(process, with_maps=not asleep)
+            held = self._part(
+                key, "open devices", lambda process: self._devices.held_by(process, with_maps=not asleep), None
+            )
             if not held:
                 return None if held is None else False
             self._holding.add(key)
         return True if key in self._holding else None
+
+    def _part(self, key: ProcessKey, name: str, read: Callable[[int], T], otherwise: T) -> T:
+        """What *read* makes of the process's directory, open as a descriptor; *otherwise* as long as it hangs."""
+
+        def call() -> T:
+            try:
+                with process_directory(self._proc, key) as process:
+                    return read(process)
+            except OSError:
+                return otherwise
+
+        found: T = self._lookups.one((name, key), call, otherwise)
+        return found
+
+    def _is_late(self, key: ProcessKey, name: str) -> bool:
+        return self._lookups.waits((name, key))
 
     def _ancestors(self, stat: Stat) -> tuple[Relative, ...]:
         """The parent first, up to pid 1; the parent's command line with it."""
@@ -164,7 +188,9 @@ class ProcInvestigator:
                 break
             command = None
             if not found and parent.state not in "DZX":
-                command = command_line(self._proc, child.parent_pid)
+                key = ProcessKey(child.parent_pid, parent.start_ticks)
+                read = partial(command_line, self._proc, child.parent_pid)
+                command = self._lookups.one(("command", key), read, None)
             found.append(Relative(child.parent_pid, clean_text(parent.comm), command, parent.start_ticks))
             child = parent
         return tuple(found)
@@ -299,6 +325,10 @@ def _exists(folder: int, path: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def _marks(process: int) -> tuple[str, ...]:
+    return tuple(mark for mark, path in _MARKS.items() if _exists(process, f"root/{path}"))
 
 
 def _root_mount(process: int) -> str | None:

@@ -41,7 +41,8 @@ class Owner:
     visible_devices: str | None = None  # CUDA_VISIBLE_DEVICES, None where unset or not readable
     device_order: str | None = None  # CUDA_DEVICE_ORDER
     stop_with: str | None = None  # the command of whoever manages it: "scancel 88123", "systemctl stop vllm.service"
-    readable: bool = True  # False: another user's, so what only its environment tells is not known
+    readable: bool = True  # False: its environment was not read, so what only that tells is not known
+    late: tuple[str, ...] = ()  # what did not answer, or was not asked because that could hang: "its environment"
 
     def facts(self) -> tuple[tuple[str, str], ...]:
         """(label, text) for the details, only what is known."""

@@ -47,6 +47,8 @@ class HostFacts:
     cpu_percent: float | None = None  # 100 is one core; None at the first look
     cpu_seconds: float | None = None
     host_memory_bytes: int | None = None  # resident
+    #: What was asked for and has not been answered yet, in words: the user's number and [comm] stand in for it.
+    waits_for: tuple[str, ...] = ()
 
     @property
     def state_label(self) -> str:

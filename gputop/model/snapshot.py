@@ -28,6 +28,7 @@ class Host:
     memory_used_bytes: int | None = None  # total minus available
     load: tuple[float, float, float] | None = None
     pids_are_host: bool | None = None  # False: gputop runs in a PID namespace of its own
+    slow: tuple[str, ...] = ()  # what has not answered yet, in words: "user names (uid 1000)"
 
 
 @dataclass(frozen=True, slots=True)

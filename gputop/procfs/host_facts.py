@@ -1,16 +1,19 @@
-"""Builds the :class:`~gputop.model.HostFacts` of a process, and remembers what /proc/PID/stat does not have."""
+"""Builds the :class:`~gputop.model.HostFacts` of processes, and remembers what /proc/PID/stat does not have."""
 
 from __future__ import annotations
 
 import dataclasses
 import operator
 import os
-import pwd
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from gputop.model import HostFacts, ProcessKey, clean_text
+from gputop.procfs.lookups import Key, Lookups
 from gputop.procfs.stat import PAGE_BYTES, TICKS_PER_SECOND, Stat
+from gputop.procfs.user_names import UserNames
 
 #: CPU time is counted in ticks of 10 ms: over a shorter span than this, a percentage would be noise.
 CPU_WINDOW_SECONDS: Final = 0.05
@@ -24,7 +27,7 @@ class TrackedProcess:
 
     __slots__ = (
         "arguments_at", "at", "comm", "command", "cpu_percent", "cpu_ticks", "descriptor", "facts", "key", "line",
-        "look_again_at", "name", "uid", "user",
+        "look_again_at", "name", "uid", "user", "waits_for",
     )  # fmt: skip
 
     def __init__(self, pid: int, stat: Stat) -> None:
@@ -42,6 +45,7 @@ class TrackedProcess:
         self.command: str | None = None
         self.uid: int | None = None
         self.user: str | None = None
+        self.waits_for: tuple[str, ...] = ()
 
     @property
     def at_rest(self) -> bool:
@@ -61,20 +65,6 @@ class TrackedProcess:
         """Whether the process runs another program (exec) or gave itself another name."""
         return stat.comm != self.comm or stat.arguments_at != self.arguments_at
 
-    def describe(self, proc: str, stat: Stat, users: UserNames) -> None:
-        """Read what /proc/PID/stat does not have: the owner and the command line.
-
-        The kernel reads a command line under the process's memory lock, which a thread stuck in a driver may hold:
-        not in state D, and a zombie has none, so what is known stays."""
-        pid = self.key.pid
-        self.comm, self.arguments_at, self.name = stat.comm, stat.arguments_at, clean_text(stat.comm)
-        self.uid = _owner(proc, pid)
-        self.user = users.name(self.uid)
-        if stat.state not in "DZX":
-            self.command = command_line(proc, pid) or f"[{self.name}]"
-        elif self.command is None:
-            self.command = f"[{self.name}]"
-
     def facts_from(self, stat: Stat, boot_time: float | None) -> HostFacts:
         facts = HostFacts(
             key=self.key,
@@ -92,6 +82,7 @@ class TrackedProcess:
             cpu_percent=self.cpu_percent,
             cpu_seconds=stat.cpu_ticks / TICKS_PER_SECOND,
             host_memory_bytes=stat.resident_pages * PAGE_BYTES,
+            waits_for=self.waits_for,
         )
         if self.facts is None or not _same(self.facts, facts):
             self.facts = facts
@@ -115,22 +106,33 @@ def _same(old: HostFacts, new: HostFacts) -> bool:
     return old.cpu_seconds == new.cpu_seconds and bool(_all_but_time(old) == _all_but_time(new))
 
 
-class UserNames:
-    """Names of users, each asked for once: the name service may be a slow network one."""
+def describe(proc: str, processes: Sequence[tuple[TrackedProcess, Stat]], lookups: Lookups, users: UserNames) -> None:
+    """Read of *processes* what /proc/PID/stat does not have: the owner and the command line.
 
-    def __init__(self) -> None:
-        self._names: dict[int, str] = {}
-
-    def name(self, uid: int | None) -> str | None:
-        """The name, the number as text where it has none, None for None."""
-        if uid is None:
-            return None
-        if uid not in self._names:
-            try:
-                self._names[uid] = clean_text(pwd.getpwuid(uid).pw_name, limit=64)
-            except KeyError:
-                self._names[uid] = str(uid)
-        return self._names[uid]
+    The kernel reads a command line under the process's memory lock, which a thread stuck in a driver may hold: one in
+    state D is not asked, a zombie has none, and who does not answer otherwise is waited for by nobody. What is known
+    stays."""
+    calls: dict[Key, Callable[[], str | None]] = {}
+    for known, stat in processes:
+        known.uid = _owner(proc, known.key.pid)
+        if stat.state not in "DZX":
+            calls["command", known.key] = partial(command_line, proc, known.key.pid)
+    answers = lookups.ask({**calls, **users.calls(known.uid for known, _ in processes)})
+    users.take(answers)
+    for known, stat in processes:
+        key = "command", known.key
+        late = key in calls and key not in answers
+        if key in answers:
+            known.command = answers[key]
+        if late and known.has_changed(stat):
+            known.command = None  # another program's
+        known.comm, known.arguments_at, known.name = stat.comm, stat.arguments_at, clean_text(stat.comm)
+        known.command = known.command or f"[{known.name}]"
+        known.user = users.name(known.uid)
+        waits_for = [f"its command line (/proc/{known.key.pid}/cmdline)"] if late else []
+        if users.waits(known.uid):
+            waits_for.append(f"the name of user {known.uid}")
+        known.waits_for = tuple(waits_for)
 
 
 def command_line(proc: str, pid: int) -> str | None:

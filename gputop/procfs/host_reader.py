@@ -47,4 +47,5 @@ class ProcessDetails:
     environment: tuple[tuple[str, str], ...] | None = None  # allow-listed names only
     nvidia_devices: tuple[str, ...] | None = None  # /dev/nvidia* it holds open
     cgroup: str | None = None
+    late: tuple[str, ...] = ()  # what did not answer in time: "environment"
     problems: tuple[str, ...] = ()

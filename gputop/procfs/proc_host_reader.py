@@ -11,14 +11,17 @@ import os
 import resource
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop.model import Host, HostFacts, ProcessKey, TorchReport
-from gputop.procfs.host_facts import TrackedProcess, UserNames, patience
+from gputop.model import Host, HostFacts, ProcessKey, TorchReport, replace
+from gputop.procfs.host_facts import LOOK_AGAIN_SECONDS, TrackedProcess, describe, patience
 from gputop.procfs.host_reader import ProcessDetails
+from gputop.procfs.lookups import Lookups
 from gputop.procfs.machine import MachineReader, boot_time
 from gputop.procfs.stat import MAX_PID, STAT_BYTES, Stat, is_thread, parse_stat
+from gputop.procfs.user_names import UserNames
 
 if TYPE_CHECKING:
     from gputop.torch_monitor.reports import TorchReports
@@ -36,8 +39,12 @@ class ProcHostReader:
         self._known: dict[int, TrackedProcess] = {}
         self._open = 0
         self._open_limit = _share_of_descriptors()
-        self.users = UserNames()
+        self.lookups = Lookups()
+        self.users = UserNames(self.lookups)
+        self._to_describe: list[tuple[TrackedProcess, Stat]] = []
         self._torch: TorchReports | None = None
+        self._last_machine = Host()
+        self._last_torch: Mapping[int, TorchReport] = {}
 
     def read(self, pids: Iterable[int], fresh: Collection[int] | None = None) -> Mapping[int, HostFacts]:
         """See ``HostReader.read``. Facts that did not change are the same object as before, with
@@ -55,6 +62,8 @@ class ProcHostReader:
             facts = self._look(pid) if seen is None or fresh is None or pid in fresh else seen.facts
             if facts is not None:
                 found[pid] = facts
+        if self._to_describe:
+            self._describe(found)
         if len(known) > len(found):
             for pid in known.keys() - found.keys():
                 self._forget(pid)
@@ -74,7 +83,11 @@ class ProcHostReader:
 
     def machine(self) -> Host:
         """See ``HostReader.machine``. CPU use is that of the last second or more."""
-        return self._host.read()
+        host: Host = self.lookups.one("machine", self._host.read, None)  # files of lxcfs in a container
+        slow: list[str] = [] if host is not None else ["the machine's own figures (/proc/stat, /proc/meminfo)"]
+        self._last_machine = host or self._last_machine
+        waiting = sorted({word for known in self._known.values() for word in known.waits_for})
+        return replace(self._last_machine, slow=(*slow, *waiting)) if slow or waiting else self._last_machine
 
     def torch_reports(self, facts: Mapping[int, HostFacts]) -> Mapping[int, TorchReport]:
         """See ``HostReader.torch_reports``."""
@@ -82,7 +95,8 @@ class ProcHostReader:
             from gputop.torch_monitor.reports import TorchReports  # not needed for the first picture
 
             self._torch = TorchReports()
-        return self._torch.read(facts)
+        self._last_torch = self.lookups.one("torch", partial(self._torch.read, facts), self._last_torch)
+        return self._last_torch
 
     def details(self, key: ProcessKey) -> ProcessDetails | None:
         """See ``HostReader.details``. Takes milliseconds (all pids are looked at for children)."""
@@ -90,12 +104,12 @@ class ProcHostReader:
 
         known = self._known.get(key.pid)
         facts = known.facts if known is not None and known.key == key else None
-        return read_details(self._proc, key, facts, self.facts_of)
+        return read_details(self._proc, key, facts, self.facts_of, self.lookups)
 
     def facts_of(self, pid: int, stat: Stat) -> HostFacts:
         """Facts of a process that is not followed: everything but its CPU use."""
         known = TrackedProcess(pid, stat)
-        known.describe(self._proc, stat, self.users)
+        describe(self._proc, [(known, stat)], self.lookups, self.users)
         return known.facts_from(stat, self._boot_time)
 
     def close(self) -> None:
@@ -107,7 +121,7 @@ class ProcHostReader:
             self._torch.close()
 
     def _look(self, pid: int) -> HostFacts | None:
-        """Read the process anew; None, and nothing remembered, when it is gone."""
+        """Read the process anew; None where it is to be described first, and, nothing remembered, when it is gone."""
         try:
             line = self._line(pid)
             if line is None:
@@ -160,7 +174,7 @@ class ProcHostReader:
         self._known[pid] = known = TrackedProcess(pid, stat)
         return known
 
-    def _update(self, pid: int, line: bytes) -> HostFacts:
+    def _update(self, pid: int, line: bytes) -> HostFacts | None:
         known = self._known[pid]
         now = self._clock()
         if line == known.line and known.at_rest and now < known.look_again_at:
@@ -171,14 +185,29 @@ class ProcHostReader:
         known.line = line
         known.count_cpu(stat, now)
         if known.has_changed(stat) or now >= known.look_again_at:
-            known.describe(self._proc, stat, self.users)
-            known.look_again_at = now + patience(stat)
-            if known.descriptor >= 0:
-                os.pread(known.descriptor, 1, 0)  # ESRCH: what was just read may be of a process that reused the pid
+            self._to_describe.append((known, stat))
+            return None
         return known.facts_from(stat, self._boot_time)
+
+    def _describe(self, found: dict[int, HostFacts]) -> None:
+        """Look at owners and command lines, all at once, and add the facts to *found*."""
+        processes, self._to_describe = self._to_describe, []
+        describe(self._proc, processes, self.lookups, self.users)
+        now = self._clock()
+        for known, stat in processes:
+            known.look_again_at = now + (LOOK_AGAIN_SECONDS[0] if known.waits_for else patience(stat))
+            try:
+                if known.descriptor >= 0:
+                    os.pread(known.descriptor, 1, 0)  # ESRCH: what was read may be of a process that reused the pid
+            except ProcessLookupError:
+                self._forget(known.key.pid)
+            else:
+                found[known.key.pid] = known.facts_from(stat, self._boot_time)
 
     def _forget(self, pid: int) -> None:
         known = self._known.pop(pid, None)
+        if known is not None and known.waits_for:
+            self.lookups.drop((("command", known.key),))
         if known is not None and known.descriptor >= 0:
             self._open -= 1
             os.close(known.descriptor)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple
+
+from gputop.model import ProcessKey
 
 TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
@@ -79,6 +83,20 @@ def read_stat(path: str, dir_fd: int | None = None) -> Stat | None:
         return None
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def process_directory(proc: str, key: ProcessKey) -> Iterator[int]:
+    """/proc/PID, open as a descriptor: nothing of a process that reuses the pid is read through it. Raises
+    ProcessLookupError where the process is gone, other OSError where it is hidden."""
+    process = os.open(f"{proc}/{key.pid}", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        stat = read_stat("stat", process)
+        if stat is None or stat.start_ticks != key.start_ticks:
+            raise ProcessLookupError
+        yield process
+    finally:
+        os.close(process)
 
 
 def is_thread(proc: str, pid: int) -> bool:

@@ -9,20 +9,24 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP
 from typing import Final
 
 from gputop.model import HostFacts, ProcessKey, clean_text, replace
 from gputop.procfs.devices import NvidiaDevices
-from gputop.procfs.host_facts import UserNames, command_line
+from gputop.procfs.host_facts import command_line
+from gputop.procfs.lookups import Lookups
 from gputop.procfs.machine import pids_are_host
-from gputop.procfs.stat import MAX_PID, TICKS_PER_SECOND, Stat, is_thread, read_stat
+from gputop.procfs.stat import MAX_PID, TICKS_PER_SECOND, Stat, is_thread, process_directory, read_stat
+from gputop.procfs.user_names import UserNames
 from gputop.signals import pidfd as pidfds
 from gputop.signals.names import signal_name
 from gputop.signals.protocol import Outcome, Result, Target
 from gputop.signals.scope import RelatedProcesses, related_among
 
+HELD_SECONDS: Final = 0.3  # its open files may be on a server that does not answer
 _UNGUARDED: Final = " (no pidfd on this kernel: a reused pid cannot be ruled out)"
 
 
@@ -33,7 +37,8 @@ class ProcSignals:
     def __init__(self, proc: Path = Path("/proc"), devices: NvidiaDevices | None = None) -> None:
         self._proc = str(proc)
         self._devices = devices or NvidiaDevices(proc)
-        self._users = UserNames()
+        self._lookups = Lookups()
+        self._users = UserNames(self._lookups)
 
     def open(self, target: Target) -> ProcHandle | Result:
         """See :meth:`gputop.signals.protocol.Signals.open`. Nothing is sent, whether it may be sent is asked."""
@@ -70,7 +75,12 @@ class ProcSignals:
             if name.isdecimal() and (stat := read_stat(f"{self._proc}/{name}/stat")) is not None:
                 everyone.append(self._facts(int(name), stat))
         found = related_among(everyone, of)
-        whole = {facts.key: self._described(facts) for facts in {*found.descendants, *found.group, *found.session}}
+        shown = {facts.key: facts for facts in (*found.descendants, *found.group, *found.session)}
+        commands = self._lookups.ask({
+            ("command", key): partial(command_line, self._proc, key.pid)
+            for key, facts in shown.items() if facts.state not in ("D", "Z")
+        })  # fmt: skip
+        whole = {key: self._described(facts, commands.get(("command", key))) for key, facts in shown.items()}
         return RelatedProcesses(*(tuple(whole[facts.key] for facts in part) for part in found))
 
     def _facts(self, pid: int, stat: Stat) -> HostFacts:
@@ -85,8 +95,8 @@ class ProcSignals:
             threads=stat.threads,
         )
 
-    def _described(self, facts: HostFacts) -> HostFacts:
-        """With what takes a system call more for each."""
+    def _described(self, facts: HostFacts, command: str | None) -> HostFacts:
+        """With what takes a system call more for each. A command line that does not answer is not waited for."""
         pid = facts.key.pid
         try:
             uid: int | None = os.stat(f"{self._proc}/{pid}").st_uid
@@ -95,7 +105,7 @@ class ProcSignals:
         booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
         return replace(
             facts,
-            command=command_line(self._proc, pid) if facts.state not in ("D", "Z") else None,
+            command=command or (f"[{facts.name}]" if self._lookups.waits(("command", facts.key)) else None),
             uid=uid,
             user=None if uid is None else self._users.name(uid) or str(uid),
             start_time=booted + (facts.key.start_ticks or 0) / TICKS_PER_SECOND,
@@ -151,15 +161,16 @@ class ProcSignals:
         """Why the process cannot be the one that holds the GPU memory. Not being able to tell is no reason."""
         if not self._devices.present():
             return None
-        stat = handle.stat()
-        try:
-            process = os.open(f"{self._proc}/{handle.target.key.pid}", os.O_RDONLY | os.O_DIRECTORY)
-        except OSError:
-            return None  # gone: sending will find out
-        try:
-            held = self._devices.held_by(process, with_maps=stat is not None and stat.state != "D")
-        finally:
-            os.close(process)
+        stat, key = handle.stat(), handle.target.key
+
+        def held_by() -> tuple[str, ...] | None:
+            try:
+                with process_directory(self._proc, key) as process:
+                    return self._devices.held_by(process, with_maps=stat is not None and stat.state != "D")
+            except OSError:
+                return None  # gone: sending will find out
+
+        held = self._lookups.one(("devices", key), held_by, None, HELD_SECONDS)
         if held == () and handle.stat() is not None:
             message = "it has no NVIDIA device open, so this GPU memory is not its own: nothing sent"
             return Result(handle.target, Outcome.NOT_OWNER, message)

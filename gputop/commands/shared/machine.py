@@ -53,7 +53,7 @@ def machine_of(options: argparse.Namespace, to_act: bool = False, clock: Callabl
     def investigator() -> Investigator:
         from gputop.leaks.proc_investigator import ProcInvestigator
 
-        return ProcInvestigator(reader.facts_of)
+        return ProcInvestigator(reader.facts_of, lookups=reader.lookups)
 
     return Machine(NvmlSource(), reader, signals, False, investigator)
 

@@ -21,9 +21,10 @@ from gputop.leaks.holders import probe as holder_probe
 from gputop.leaks.holders.holder import HeldDevice, Holder, HolderScan
 from gputop.model import HostFacts, steady_time
 from gputop.procfs.devices import NvidiaDevices
-from gputop.procfs.host_facts import UserNames
+from gputop.procfs.lookups import Lookups
 from gputop.procfs.machine import pids_are_host
 from gputop.procfs.stat import Stat, read_stat
+from gputop.procfs.user_names import UserNames
 
 PATIENCE: Final = 20.0  # seconds a scan may take
 #: In a thread of gputop's own the scan works this long and then rests.
@@ -57,12 +58,14 @@ class HolderScanner:
         facts_of: FactsOf,
         proc: Path | str = "/proc",
         devices: NvidiaDevices | None = None,
+        lookups: Lookups | None = None,
     ) -> None:
         """*facts_of* reads the facts of a process found to be a holder."""
         self._facts_of = facts_of
         self._proc = str(proc)
         self._devices = devices or NvidiaDevices(proc)
-        self._users = UserNames()
+        self._lookups = lookups or Lookups()
+        self._users = UserNames(self._lookups)
 
     def scan(self, with_maps: bool = False) -> HolderScan:
         """Look once. With *with_maps* also for devices that are mapped only, which takes twice as long."""

@@ -156,7 +156,10 @@ class ProcessScreen(MonitorScreen, ScrollingPage[None]):
                 held = units.size(sum(row.memory_bytes or 0 for row in still), self.view.settings.memory_unit)
                 text += f"The driver still lists it with {held}: processes that inherited its memory hold it."
             lines += _warned(text, cells, self.view.glyphs.warning, "critical")
-        for problem in self._details.problems if self._details is not None else ():
+        problems = self._details.problems if self._details is not None else ()
+        if self._details is None and self._facts is not None and self._facts.waits_for:
+            problems = (f"no answer yet: {', '.join(self._facts.waits_for)}",)
+        for problem in problems:
             lines += _warned(problem, cells, self.view.glyphs.warning, "warning")
         command = self._command()
         if command is not None:
@@ -214,7 +217,9 @@ class ProcessScreen(MonitorScreen, ScrollingPage[None]):
             rows += [
                 line for gpu in self._cuda_names(owner) for line in field("CUDA device", gpu, cells, label_cells=22)
             ]
-            if not owner.readable:
+            if owner.late:
+                rows.append((("no answer yet: " + ", ".join(owner.late), "warning"),))
+            elif not owner.readable:
                 rows.append((("another user's process: its environment cannot be read", "dim"),))
             found.append(Part("Owner", rows or [(("no container, job, systemd unit or terminal", "dim"),)]))
         for straggler in report.stragglers:
@@ -331,7 +336,9 @@ class ProcessScreen(MonitorScreen, ScrollingPage[None]):
 
     def _environment(self, details: ProcessDetails, cells: int) -> list[Line]:
         if details.environment is None:
-            return [(("not permitted", "dim"),)]
+            denied = any(problem.startswith("not permitted") for problem in details.problems)
+            late = "environment" in details.late
+            return [(("no answer yet" if late else "not permitted" if denied else "not read", "dim"),)]
         lines = [line for name, value in details.environment for line in field(name, value or '""', cells, "text", 28)]
         return lines or [(("none of these variables is set", "dim"),)]
 

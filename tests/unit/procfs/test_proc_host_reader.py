@@ -17,9 +17,9 @@ import psutil
 import pytest
 
 from gputop.model import HostFacts
-from gputop.procfs.host_facts import UserNames
 from gputop.procfs.proc_host_reader import ProcHostReader
 from gputop.procfs.stat import TICKS_PER_SECOND, parse_stat
+from gputop.procfs.user_names import UserNames
 from tests.unit.children import (
     DEAD_FIRST_THREAD,
     NOBODY,
