@@ -46,6 +46,7 @@ def examine(config: Path | None = None) -> list[Check]:
             *driver.look(),
             *host.devices(),
             *host.processes(),
+            *host.slow_lookups(),
             *host.container(),
             *terminal.terminal(),
             *terminal.settings(config),

@@ -6,12 +6,19 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from gputop.doctor import FAIL, OK, WARN, Check
+from gputop.procfs.host_facts import command_line
+from gputop.procfs.lookups import Key, Lookups
 from gputop.procfs.machine import pids_are_host
+from gputop.procfs.stat import read_stat
+from gputop.procfs.user_names import UserNames
 from gputop.sources.nvml.driver.errors import in_container
 
 _CONTAINERS: Final = {
@@ -21,6 +28,7 @@ _CONTAINERS: Final = {
     "lxc": "LXC",
     "containerd": "containerd",
 }
+LOOKUP_SECONDS: Final = 2.0  # for all command lines together, and for all names of users
 _EVERYTHING: Final = "`docker run --gpus all --pid=host` shows every process"
 
 
@@ -95,6 +103,39 @@ def processes(root: Path = Path("/")) -> Iterator[Check]:
         words = "ordinary user: other users' processes are listed, but cannot be inspected or signaled"
         yield Check("rights", OK, words)
     yield _pidfd()
+
+
+def slow_lookups(root: Path = Path("/"), users: UserNames | None = None) -> Iterator[Check]:
+    """Whether what is asked for each process answers: its command line, and the name of its user."""
+    lookups = Lookups()
+    users = users or UserNames(lookups)
+    proc = root / "proc"
+    commands: dict[Key, Callable[[], object]] = {}
+    uids = {os.geteuid()}
+    pids = sorted(int(path.name) for path in proc.iterdir() if path.name.isdecimal())
+    for pid in pids:
+        with suppress(OSError):
+            uids.add((proc / str(pid)).stat().st_uid)
+            stat = read_stat(f"{proc}/{pid}/stat")
+            if stat is not None and stat.state not in "DZX":
+                commands["command", pid] = partial(command_line, str(proc), pid)
+    lookups.ask(commands, LOOKUP_SECONDS)
+    hanging = [pid for pid in pids if lookups.waits(("command", pid))]
+    if hanging:
+        some = ", ".join(map(str, hanging[:5])) + (f" and {len(hanging) - 5} more" if len(hanging) > 5 else "")
+        words = f"no answer within {LOOKUP_SECONDS:g} s: /proc/PID/cmdline of pid {some}. [comm] is shown instead"
+        fix = "a thread of the process is stuck in the kernel and holds its memory lock: see dmesg for hung tasks"
+        yield Check("/proc", WARN, words, fix)
+    names = users.calls(uids)
+    asked_at = time.monotonic()
+    answers = users.lookups.ask(names, LOOKUP_SECONDS)
+    took = time.monotonic() - asked_at
+    if late := sorted(uid for uid in uids if ("user", uid) in names and ("user", uid) not in answers):
+        words = f"no answer within {LOOKUP_SECONDS:g} s: the name of user {', '.join(map(str, late[:5]))}. The number"
+        fix = f"try `getent passwd {late[0]}`: the name service (nsswitch.conf: LDAP, SSSD, nscd) is slow or down"
+        yield Check("user names", WARN, f"{words} is shown instead", fix)
+    else:
+        yield Check("user names", OK, f"{len(names)} looked up in {took:.2f} s")
 
 
 def _proc_options(root: Path) -> str:

@@ -84,6 +84,8 @@ class _PlainTable:
         for problem in snapshot.problems:
             if problem not in told_below:
                 yield from self.words("! ", problem, _RED)
+        if host.slow:
+            yield from self.words("! ", f"no answer yet: {'; '.join(host.slow)}", _YELLOW)
 
     def words(self, lead: str, text: str, *codes: str) -> Iterable[str]:
         """Wrapped under *lead*."""

@@ -15,9 +15,11 @@ from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Any, Final
 
 LATE_SECONDS: Final = 0.01  # a call may keep those behind it waiting
-WAIT_SECONDS: Final = 0.03  # whoever asks waits for an answer, once a call
+WAIT_SECONDS: Final = 0.1  # whoever asks waits for an answer, once a call
 MAX_CALLS: Final = 1024
 MAX_THREADS: Final = 64  # as many calls may hang; then the others wait for them
+
+NOT_YET: Final = -1.0
 
 Key = Hashable
 
@@ -27,7 +29,7 @@ class _Call:
 
     def __init__(self, key: Key, function: Callable[[], Any], now: float) -> None:
         self.key, self.function, self.asked_at = key, function, now
-        self.began_at: float | None = None
+        self.began_at = NOT_YET
         self.done = False
         self.answer: Any = None
         self.error: Exception | None = None
@@ -91,7 +93,7 @@ class Lookups:
         with self._lock:
             for key in keys:
                 call = self._calls.pop(key, None)
-                if call is not None and call.began_at is None and not call.done:
+                if call is not None and call.began_at == NOT_YET and not call.done:
                     self._queue.remove(call)
 
     def _staff(self, now: float) -> None:
@@ -100,9 +102,7 @@ class Lookups:
             return
         if self._idle:
             self._work.notify()
-        elif self._threads < MAX_THREADS and all(
-            now - (call.began_at or now) >= LATE_SECONDS for call in self._running
-        ):
+        elif self._threads < MAX_THREADS and all(now - call.began_at >= LATE_SECONDS for call in self._running):
             self._threads += 1
             try:
                 threading.Thread(target=self._run, daemon=True, name="gputop-lookups").start()

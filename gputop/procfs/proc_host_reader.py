@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from gputop.model import Host, HostFacts, ProcessKey, TorchReport, replace
-from gputop.procfs.host_facts import LOOK_AGAIN_SECONDS, TrackedProcess, describe, patience
+from gputop.procfs.host_facts import TrackedProcess, describe, patience
 from gputop.procfs.host_reader import ProcessDetails
 from gputop.procfs.lookups import Lookups
 from gputop.procfs.machine import MachineReader, boot_time
@@ -25,6 +25,8 @@ from gputop.procfs.user_names import UserNames
 
 if TYPE_CHECKING:
     from gputop.torch_monitor.reports import TorchReports
+
+LATE_ANSWER_SECONDS: Final = 0.1  # until it is looked whether a late answer has come
 
 
 class ProcHostReader:
@@ -195,7 +197,7 @@ class ProcHostReader:
         describe(self._proc, processes, self.lookups, self.users)
         now = self._clock()
         for known, stat in processes:
-            known.look_again_at = now + (LOOK_AGAIN_SECONDS[0] if known.waits_for else patience(stat))
+            known.look_again_at = now + (LATE_ANSWER_SECONDS if known.waits_for else patience(stat))
             try:
                 if known.descriptor >= 0:
                     os.pread(known.descriptor, 1, 0)  # ESRCH: what was read may be of a process that reused the pid

@@ -21,7 +21,7 @@ class UserNames:
     from any thread."""
 
     def __init__(self, lookups: Lookups | None = None) -> None:
-        self._lookups = lookups or Lookups()
+        self.lookups = lookups or Lookups()
         self._names: dict[int, str] = {}
         self._nameless: dict[int, float] = {}  # when that was told (monotonic)
 
@@ -30,7 +30,7 @@ class UserNames:
         if uid is None:
             return None
         if uid not in self._names:
-            self.take(self._lookups.ask(self.calls((uid,))))
+            self.take(self.lookups.ask(self.calls((uid,))))
         return self._names.get(uid, str(uid))
 
     def calls(self, uids: Iterable[int | None]) -> dict[Key, Callable[[], str | None]]:
@@ -51,7 +51,7 @@ class UserNames:
 
     def waits(self, uid: int | None) -> bool:
         """Whether the name service has not answered for *uid* yet."""
-        return self._lookups.waits(("user", uid))
+        return self.lookups.waits(("user", uid))
 
     def _is_nameless(self, uid: int) -> bool:
         told_at = self._nameless.get(uid)

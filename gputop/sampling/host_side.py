@@ -6,9 +6,12 @@ import threading
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from gputop.model import Host, HostFacts, TorchReport
 from gputop.procfs.host_reader import HostReader
+
+HUNG_SECONDS: Final = 3.0  # a reading may take before it is said that it hangs
 
 
 @dataclass(slots=True)
@@ -38,8 +41,17 @@ class HostSide(threading.Thread):
         self.exists: dict[int, bool | None] = {}
         self.torch: Mapping[int, TorchReport] = {}
         self.machine: Host | None = None
-        self.problem: str | None = None
+        self._problem: str | None = None
+        self._busy_since: float | None = None  # monotonic
         self._machine_at = self._due_at = 0.0
+
+    @property
+    def problem(self) -> str | None:
+        """Why what is known of the processes is old, in words."""
+        since = self._busy_since
+        if since is not None and (hung := time.monotonic() - since) >= HUNG_SECONDS:
+            return f"/proc has not answered for {hung:.0f} s: what is shown of the processes is older than that"
+        return self._problem
 
     def want(self, consumer: str, pids: Collection[int] | None, every: float) -> None:
         """*consumer* wants facts of *pids* (None: of all) that are no older than *every* seconds."""
@@ -52,7 +64,13 @@ class HostSide(threading.Thread):
         self._pids, self._fresh = pids, fresh
         self._done.clear()
         self._wake.set()
-        return self._done.wait(timeout)
+        done = self._done.wait(timeout)
+        if not done and (unseen := pids - self.facts.keys() - self.exists.keys()):
+            self.exists = {
+                **self.exists,
+                **{pid: self._reader.exists(pid) for pid in unseen},
+            }  # asks no file that hangs
+        return done
 
     def read_new(self, pids: frozenset[int], timeout: float) -> None:
         """Look at those of *pids* that are not known yet, and wait up to *timeout* seconds for it."""
@@ -77,6 +95,7 @@ class HostSide(threading.Thread):
             self._wake.wait()
             self._wake.clear()
             pids, fresh = self._pids, self._fresh
+            self._busy_since = time.monotonic()
             try:
                 facts = dict(self._reader.read(pids, fresh))
                 exists = {pid: self._reader.exists(pid) for pid in pids if pid not in facts}
@@ -86,9 +105,10 @@ class HostSide(threading.Thread):
                     self.machine = self._reader.machine()
                     if self._torch:
                         self.torch = self._reader.torch_reports(facts)
-                self.facts, self.exists, self.problem = facts, exists, None
+                self.facts, self.exists, self._problem = facts, exists, None
             except OSError as error:
-                self.problem = f"the host's processes cannot be read: {error}"
+                self._problem = f"the host's processes cannot be read: {error}"
             except Exception as error:  # a fault of ours: shown, and the thread goes on
-                self.problem = f"internal error while reading the host's processes, please report it: {error!r}"
+                self._problem = f"internal error while reading the host's processes, please report it: {error!r}"
+            self._busy_since = None
             self._done.set()

@@ -18,6 +18,8 @@ APART_SECONDS: Final = 0.105  # between the two sweeps: NVML's GPM needs 100 ms 
 TIMEOUT_SECONDS: Final = 3.0  # a call may take, in all
 SECOND_SWEEP_SECONDS: Final = 0.5  # for the others where a GPU took all of the timeout
 
+LOOKUP_SECONDS: Final = 1.5  # names of users and command lines that are slow to come may take, in all
+
 T = TypeVar("T")
 
 
@@ -53,6 +55,10 @@ def sample(source: Source, reader: HostReader, meanwhile: Callable[[], T]) -> tu
     if host_answers:
         time.sleep(max(0.0, host_read_at + APART_SECONDS - time.monotonic()))
         host_answers = host.read(pids_of(readings), None, TIMEOUT_SECONDS)
+        until = first_at + LOOKUP_SECONDS
+        while host_answers and time.monotonic() < until and any(facts.waits_for for facts in host.facts.values()):
+            time.sleep(APART_SECONDS)
+            host_answers = host.read(pids_of(readings), None, TIMEOUT_SECONDS)
     problems = [f"GPU {reading.gpu.index}: {reading.gpu.error}" for reading in readings if reading.gpu.late]
     if not host_answers:
         problems.insert(0, f"the host's processes could not be read within {TIMEOUT_SECONDS:g} s")

@@ -108,6 +108,7 @@ def host_line(snapshot: Snapshot, view: View, cells: int) -> Line:
     parts = [cpu, f"RAM {view.memory(host.memory_used_bytes):>6} / {view.memory(host.memory_total_bytes)}"]
     if host.load is not None:
         parts.append("load " + " ".join(f"{value:.1f}" for value in host.load))
+    parts += [f"{view.glyphs.warning} no answer yet: {word}" for word in host.slow[:1]]
     if host.pids_are_host is False:
         parts.append("in a PID namespace of its own: processes outside it are not seen")
     return ((fit(f" {dot.join(parts)}", cells), "dim"),)

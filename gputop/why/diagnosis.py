@@ -53,7 +53,8 @@ class _Member(NamedTuple):
             user, command = self.verdict.user, self.verdict.command
         else:
             user, command = (host.user, host.command or units.UNKNOWN) if host is not None else (None, None)
-        return f"pid {self.process.pid}  {user or units.UNKNOWN}  {(command or '(gone)')[:100]}"
+        unknown = "(gone)" if self.process.exists is False else units.UNKNOWN
+        return f"pid {self.process.pid}  {user or units.UNKNOWN}  {(command or unknown)[:100]}"
 
     @property
     def is_python(self) -> bool:

@@ -12,6 +12,7 @@ from gputop import units
 from gputop.leaks.report import LeakReport, UnattributedMemory
 from gputop.model import GpuProcess, LeakVerdict, ProcessKey, Snapshot, Verdict
 from gputop.monitor import Monitor
+from gputop.procfs.user_names import UserNames
 from gputop.sampling.messages import LeaksReported
 from gputop.text import fit, width, wrap
 from gputop.ui.kill.start import kill_verdicts
@@ -25,6 +26,7 @@ from gputop.ui.toolkit.full_screen import FullScreen
 
 Entry = LeakVerdict | UnattributedMemory
 
+_users: Final = UserNames()
 _LEAST_DETAIL: Final = 8  # lines that the one at the cursor gets
 
 
@@ -262,13 +264,9 @@ class LeaksScreen(MonitorScreen, FullScreen[None]):
 
 
 def own_name() -> str:
-    """The user on whose behalf gputop runs: who called sudo, where it was called."""
-    import pwd
-
-    try:
-        return os.environ.get("SUDO_USER") or pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
+    """The user on whose behalf gputop runs: who called sudo, where it was called. The number where that is not known
+    at once."""
+    return os.environ.get("SUDO_USER") or _users.name(os.geteuid()) or ""
 
 
 def _key(entry: Entry) -> object:

@@ -290,7 +290,9 @@ class ProcessScreen(MonitorScreen, ScrollingPage[None]):
     def _process(self, cells: int) -> list[Line]:
         facts = self._facts
         if facts is None:
-            return field("state", "not on this host: exited, or in another PID namespace", cells)
+            lives = bool(self._rows) and self._rows[0].exists is True
+            elsewhere = "not on this host: exited, or in another PID namespace"
+            return field("state", "lives; nothing else has been read yet" if lives else elsewhere, cells)
         now = self._snapshot.taken_at if self._snapshot is not None else facts.read_at
         started = None
         if facts.start_time is not None:

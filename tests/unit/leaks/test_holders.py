@@ -214,7 +214,7 @@ def test_a_scan_that_hangs_is_cut_short_and_says_so(
     monkeypatch.setattr(sys, "executable", str(hanging))
     monkeypatch.setattr("gputop.leaks.holders.scanner.PATIENCE", 0.3)
     scan = made.scan()
-    assert scan.cut_short and not scan.complete and "cut short" in scan.summary()
+    assert scan.cut_short and not scan.complete and "took too long" in scan.summary()
 
 
 def test_the_look_at_others_files_leaves_no_process_behind(device: str) -> None:
