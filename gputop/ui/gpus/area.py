@@ -12,6 +12,7 @@ from gputop.leaks.report import LeakReport
 from gputop.model import Gpu, GpuProcess, Snapshot
 from gputop.sampling.history import History
 from gputop.text import fit
+from gputop.ui.gpus.badges import Badge
 from gputop.ui.gpus.cards import card
 from gputop.ui.gpus.lines import Shape, pair, single
 from gputop.ui.gpus.parts import GpuDrawing
@@ -57,6 +58,7 @@ class GpuArea(LineWidget):
         self._scene: tuple[Snapshot, History, ScreenLayout, View] | None = None
         self._gpus: tuple[Gpu, ...] = ()
         self._report = LeakReport(0.0)
+        self._badges: dict[str, tuple[Badge, Badge]] = {}  # by UUID: of its state, and of its memory
         self._top = 0  # first line shown
         self._lines_of: list[tuple[int, int, int, int, str]] = []  # y, y after, x, x after, UUID; in lines of all GPUs
 
@@ -91,8 +93,11 @@ class GpuArea(LineWidget):
                 selected=self.has_focus and gpu.uuid == self.selected,
                 unattributed=self._report.unattributed_on(gpu.uuid),
                 held_by=held_by(self._report, gpu.uuid),
+                state_badge=badges[0],
+                memory_badge=badges[1],
             )
             for gpu in self._gpus
+            for badges in (self._badges.setdefault(gpu.uuid, (Badge(), Badge())),)
         ]
         cells = self.cells
         self._lines_of = []

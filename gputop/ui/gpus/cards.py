@@ -8,7 +8,7 @@ from gputop import units
 from gputop.model import Gpu, Severity
 from gputop.text import fit, width, wrap
 from gputop.ui.gpus.parts import GpuDrawing, memory_bar, mig_line, sparkline, tall_sparkline
-from gputop.ui.gpus.remarks import STYLE_OF, memory_remark, remarks, severity_of, temperature_severity
+from gputop.ui.gpus.remarks import STYLE_OF, severity_of, temperature_severity
 from gputop.ui.layout import TALL_CARD_LINES
 from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.toolkit.glyphs import gauge
@@ -42,11 +42,9 @@ def _top(drawing: GpuDrawing, cells: int, edge: str, view: View) -> Line:
     """``╭ 0 · NVIDIA H200 · P0 ──── power cap ╮``"""
     gpu, glyphs = drawing.gpu, view.glyphs
     state = "" if gpu.performance_state is None or gpu.error else f" {glyphs.bullet} P{gpu.performance_state}"
-    said = (
-        remarks(gpu, view.settings, drawing.now, view.alarms.get(gpu.uuid, ())) if gpu.error is None or gpu.late else []
-    )
+    said = drawing.state_remark(view)
     room = cells - 6 - width(f"{gpu.index} {glyphs.bullet} ") - width(state)
-    status = said[0].text(room - 16) if said else ""
+    status = said.text(room - 16) if said else ""
     status = fit(status, min(width(status), max(0, room - 12)))
     name = fit(gpu.name, min(width(gpu.name), room - (width(status) + 3 if status else 0)))
     spans: list[Span] = [
@@ -57,9 +55,9 @@ def _top(drawing: GpuDrawing, cells: int, edge: str, view: View) -> Line:
         (state, "dim"),
         (" ", edge),
     ]
-    end: list[Span] = [(f" {glyphs.corners[1]}", edge)] if status else [(glyphs.corners[1], edge)]
-    if status:
-        end.insert(0, (f" {status}", said[0].style))
+    end: list[Span] = [(f" {glyphs.corners[1]}", edge)] if said else [(glyphs.corners[1], edge)]
+    if said is not None:
+        end.insert(0, (f" {status}", said.style))
     taken = sum(width(text) for text, _ in spans) + sum(width(text) for text, _ in end)
     spans.append((glyphs.rule * (cells - taken), edge))
     return tuple(spans + end)
@@ -98,7 +96,7 @@ def _body(drawing: GpuDrawing, inner: int, tall: bool, view: View) -> list[Line]
     if tall and track is not None:
         rows += _history(drawing, inner, text, track.utilization.last(bar), drawing.soft, view)
 
-    remark = memory_remark(gpu, drawing.parts, drawing.trend, view.settings, drawing.unattributed, drawing.held_by)
+    remark = drawing.memory_remark(view)
     rows.append((("MEM  ", "dim"), *memory_bar(drawing, bar, view), (fit(f" {_sizes(drawing, view)}", text), "text")))
     said: Span = (fit(f" {remark.text(text - 1)}" if remark else "", text), remark.style if remark else "dim")
     if tall and track is not None:

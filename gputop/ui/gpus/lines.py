@@ -20,7 +20,7 @@ from gputop.ui.gpus.parts import (
     sparkline,
     temperature_span,
 )
-from gputop.ui.gpus.remarks import Remark, memory_remark, remarks
+from gputop.ui.gpus.remarks import Remark
 from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.toolkit.glyphs import gauge
 from gputop.ui.toolkit.palette import load_role
@@ -133,7 +133,7 @@ def pair(drawing: GpuDrawing, shape: Shape, view: View) -> list[Line]:
     columns = _columns(shape, memory_cells)
     has = columns.optional
     utilization = gpu.utilization_gpu_percent
-    said = remarks(gpu, view.settings, drawing.now, view.alarms.get(gpu.uuid, ()))
+    said = drawing.state_remark(view)
     upper: list[Span] = [
         *_left(drawing, shape, "GPU "),
         *gauge(utilization, columns.bar, load_role(utilization), glyphs),
@@ -162,14 +162,14 @@ def pair(drawing: GpuDrawing, shape: Shape, view: View) -> list[Line]:
         rx, tx = units.rate(gpu.nvlink_rx_bytes_per_second), units.rate(gpu.nvlink_tx_bytes_per_second)
         upper.append((fit(f" NVL {glyphs.down}{rx:>5}{glyphs.up}{tx:>5}", 17), "dim"))
     taken = sum(width(text) for text, _ in upper)
-    upper.append(_status(said[0] if said else None, shape.cells - taken))
+    upper.append(_status(said, shape.cells - taken))
 
     lower: list[Span] = [(" " * (4 + shape.name), "text"), (" MEM ", "dim"), *memory_bar(drawing, columns.bar, view)]
     lower.append((fit(memory_text, memory_cells), "text"))
     if columns.spark and view.settings.show_sparklines and drawing.track is not None:
         lower += [sparkline(drawing.track.memory.last(columns.spark), columns.spark, drawing.soft, glyphs)]
     taken = sum(width(text) for text, _ in lower)
-    remark = memory_remark(gpu, drawing.parts, drawing.trend, view.settings, drawing.unattributed, drawing.held_by)
+    remark = drawing.memory_remark(view)
     lower.append(_status(remark, shape.cells - taken))
     return [tuple(upper), tuple(lower), *(mig_line(instance, drawing, shape.cells, view) for instance in gpu.mig)]
 
@@ -196,9 +196,9 @@ def single(drawing: GpuDrawing, shape: Shape, view: View) -> list[Line]:
         spans += [sparkline(drawing.track.memory.last(spark), spark, drawing.soft, glyphs)]
     spans += [temperature_span(gpu, view, shape.temperature), power_span(gpu, view, 10)]
     taken = sum(width(text) for text, _ in spans)
-    memory = memory_remark(gpu, drawing.parts, drawing.trend, view.settings, drawing.unattributed, drawing.held_by)
-    said = remarks(gpu, view.settings, drawing.now, view.alarms.get(gpu.uuid, ()))
-    worst = max([*said[:1], *([memory] if memory else [])], key=lambda remark: remark.severity, default=None)
+    memory = drawing.memory_remark(view)
+    said = drawing.state_remark(view)
+    worst = max([one for one in (said, memory) if one is not None], key=lambda remark: remark.severity, default=None)
     spans.append(_status(worst, shape.cells - taken))
     return [tuple(spans), *mig]
 

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gputop import units
 from gputop.leaks.report import UnattributedMemory
 from gputop.model import Gpu, MigInstance, Severity
 from gputop.sampling.history import GpuHistory, Trend
 from gputop.text import fit, width
-from gputop.ui.gpus.remarks import STYLE_OF, MemoryParts, severity_of, temperature_severity
+from gputop.ui.gpus.badges import Badge
+from gputop.ui.gpus.remarks import (
+    STYLE_OF,
+    MemoryParts,
+    Remark,
+    memory_remark,
+    remarks,
+    severity_of,
+    temperature_severity,
+)
 from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.toolkit.glyphs import Glyphs, levels
 from gputop.ui.toolkit.palette import gpu_role, load_role, soft_role
@@ -28,6 +37,20 @@ class GpuDrawing:
     selected: bool = False
     unattributed: UnattributedMemory | None = None  # where there was some for long enough to be explained
     held_by: str = ""  # who keeps the dead's memory: "50377 +3"
+    state_badge: Badge = field(default_factory=Badge)
+    memory_badge: Badge = field(default_factory=Badge)
+
+    def state_remark(self, view: View) -> Remark | None:
+        """The one thing to say of it beside its memory."""
+        if self.gpu.error is not None and not self.gpu.late:
+            return None
+        said = remarks(self.gpu, view.settings, self.now, view.alarms.get(self.gpu.uuid, ()))
+        return self.state_badge.remark(said, self.now)
+
+    def memory_remark(self, view: View) -> Remark | None:
+        """The one thing to say of its memory."""
+        said = memory_remark(self.gpu, self.parts, self.trend, view.settings, self.unattributed, self.held_by)
+        return self.memory_badge.remark([] if said is None else [said], self.now)
 
     @property
     def hue(self) -> str:

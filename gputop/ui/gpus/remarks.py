@@ -34,6 +34,8 @@ class Remark(NamedTuple):
     severity: Severity
     message: str
     short: str = ""
+    kind: str = ""  # the same for a remark whose figures go on counting; empty: the message
+    lasting: bool = True  # may stand for some seconds after it was true last
 
     def text(self, cells: int) -> str:
         """In at most *cells* cells where that can be; with a sign where it is a warning, so that it is never told by
@@ -45,6 +47,11 @@ class Remark(NamedTuple):
     @property
     def style(self) -> str:
         return STYLE_OF[self.severity]
+
+    @property
+    def subject(self) -> str:
+        """The same for the same remark with other figures."""
+        return self.kind or self.message
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +119,18 @@ def remarks(gpu: Gpu, settings: Settings, now: float, alarms: Iterable[str] = ()
                 Severity.WARNING,
                 f"stale {units.duration(now - gpu.read_at)}: the driver is late",
                 f"stale {units.duration(now - gpu.read_at)}",
+                "stale",
+                lasting=False,
             )
         )
     for xid in reversed(gpu.xids):
         if now - xid.at < XID_SHOWN_SECONDS:
             found.append(
                 Remark(
-                    xid.severity, f"Xid {xid.code} {units.duration(now - xid.at)} ago: {xid.message}", f"Xid {xid.code}"
+                    xid.severity,
+                    f"Xid {xid.code} {units.duration(now - xid.at)} ago: {xid.message}",
+                    f"Xid {xid.code}",
+                    f"Xid at {xid.at}",
                 )
             )
             break
@@ -164,7 +176,13 @@ def memory_remark(
         more = f" +{len(parts.dead_pids) - 1}" if len(parts.dead_pids) > 1 else ""
         size = units.size(parts.dead_pid, settings.memory_unit)
         keep = f" ← {held_by}" if held_by else ""
-        return Remark(Severity.WARNING, f"{size} held by dead {parts.dead_pids[0]}{more}{keep}", f"{size} dead")
+        return Remark(
+            Severity.WARNING,
+            f"{size} held by dead {parts.dead_pids[0]}{more}{keep}",
+            f"{size} dead",
+            "dead",
+            lasting=False,
+        )
     if trend is not None and trend.bytes_per_second:
         growing = trend.bytes_per_second > 0
         per_minute = trend.bytes_per_second * 60
