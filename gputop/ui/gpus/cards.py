@@ -7,7 +7,7 @@ from typing import Final
 from gputop import units
 from gputop.model import Gpu, Severity
 from gputop.text import fit, width, wrap
-from gputop.ui.gpus.parts import GpuDrawing, memory_bar, mig_line, sparkline, tall_sparkline
+from gputop.ui.gpus.parts import GpuDrawing, memory_bar, mig_line, pcie_text, sparkline, tall_sparkline
 from gputop.ui.gpus.remarks import STYLE_OF, severity_of, temperature_severity
 from gputop.ui.layout import TALL_CARD_LINES
 from gputop.ui.toolkit.cells import Line, Span
@@ -124,7 +124,9 @@ def _history(
 def _sizes(drawing: GpuDrawing, view: View) -> str:
     gpu, parts = drawing.gpu, drawing.parts
     used = parts.used if parts is not None else gpu.memory_used_bytes
-    memory = units.used_of_total_in_words(used, gpu.memory_total_bytes, view.settings.memory_unit)
+    total, unit = gpu.memory_total_bytes, view.settings.memory_unit
+    memory = units.used_of_total_in_words(used, total, unit)
+    memory = memory.rjust(width(units.used_of_total_in_words(total, total, unit)))  # the figures stand still
     shared = " shared" if gpu.memory_is_shared else ""
     return f"{memory}{shared}"
 
@@ -201,19 +203,13 @@ def _links(drawing: GpuDrawing, inner: int, view: View) -> Line:
     """PCIe, NVLink and clocks, as many as there is room for, in constant cells."""
     gpu, glyphs = drawing.gpu, view.glyphs
     down, up = glyphs.down, glyphs.up
-    spans: list[Span] = [
-        ("PCIe ", "dim"),
-        (
-            f"{down}{units.rate(gpu.pcie_rx_bytes_per_second):<5}{up}{units.rate(gpu.pcie_tx_bytes_per_second):<5}",
-            "text",
-        ),
-    ]
-    room = inner - 17
+    spans: list[Span] = [("PCIe ", "dim"), (pcie_text(gpu, view), "text")]
+    room = inner - 18
     clocks = f"{units.number(gpu.clock_sm_mhz):>4}/{units.number(gpu.clock_memory_mhz):<5}MHz"
-    if gpu.nvlink_rx_bytes_per_second is not None and room >= 6 + 12 + 4 + 17:
+    if gpu.nvlink_rx_bytes_per_second is not None and room >= 18 + 18:
         rx, tx = units.rate(gpu.nvlink_rx_bytes_per_second), units.rate(gpu.nvlink_tx_bytes_per_second)
-        spans += [(" NVL ", "dim"), (f"{down}{rx:<5}{up}{tx:<5}", "text")]
-        room -= 17
+        spans += [(" NVL ", "dim"), (f"{down}{rx:>5} {up}{tx:>5}", "text")]
+        room -= 18
     if room >= 18:
         spans += [(fit(f"SM/mem {clocks}" if room >= 20 else clocks, room, right=True), "dim")]
         room = 0
