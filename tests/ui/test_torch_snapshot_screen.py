@@ -83,7 +83,7 @@ async def test_the_timeline_marks_the_peak_and_follows_the_cursor(files: list[Pa
     async with viewing(files[:1]) as (app, pilot):
         device = app.over.state.device
         await pilot.press("t")
-        assert f"entry {device.peak[0]:,} alloc" in app.text() and "▾" in app.text()
+        assert f"entry {device.peak[0]:,} alloc" in app.text() and "↓ peak" in app.text()
         await pilot.press("full_stop")
         assert app.over.state.cursor == device.peak[0] + 1
         await pilot.press("home")
@@ -126,6 +126,20 @@ async def test_allocations_as_table_tree_and_flame_graph(files: list[Path]) -> N
         assert app.over.pane._flame._zoom
         await pilot.press("z")
         assert not app.over.pane._flame._zoom
+
+
+async def test_single_allocations_have_address_and_lifetime(files: list[Path]) -> None:
+    async with viewing(files[:1]) as (app, pilot):
+        await pilot.press("a", "v", "v", "v")
+        device, pane = app.over.state.device, app.over.pane
+        largest = max(device.rows_at(device.last), key=device.row_size.__getitem__)
+        text = app.text()
+        assert "ADDRESS" in text and f"{device.row_address[largest]:#x}" in text
+        assert "held for" in text and "allocated at entry" in text and "held at the dump" in text
+        await pilot.press("w")  # at the peak
+        assert pane.count() == len(device.rows_at(device.peak[0]))
+        await pilot.press("v")
+        assert "SHARE" in app.text()
 
 
 async def test_torchs_own_frames_are_shown_on_demand(files: list[Path]) -> None:

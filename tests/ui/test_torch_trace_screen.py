@@ -85,7 +85,7 @@ async def test_the_overview_tells_the_peak_who_held_it_and_how_it_adds_up() -> N
 async def test_the_curve_begins_at_the_peak_and_tells_what_ran_and_held_at_the_cursor() -> None:
     async with viewing(STACKS) as (app, pilot):
         await pilot.press("m")
-        assert "▾ peak 66.0M" in app.text() and "aten::_foreach_sqrt" in app.text()
+        assert "↓ peak 66.0M" in app.text() and "aten::_foreach_sqrt" in app.text()
         await until(lambda: "Held by 9 origins" in app.text(), "what was held")
         text = flat(app.text())
         assert "387.0K 8× aten::zeros_like make_torch_traces.py(19): train in Optimizer.step#AdamW.step" in text

@@ -1,4 +1,5 @@
-"""Allocations held at a moment (now, the peak, the cursor of the timeline) as a table, a tree or a flame graph."""
+"""Allocations held at a moment (now, the peak, the cursor of the timeline): a table, tree or flame graph by stack, or
+single ones."""
 
 from __future__ import annotations
 
@@ -17,8 +18,9 @@ from gputop.ui.torch_viewers.snapshot.state import TorchState
 from gputop.units.fine import percent, size
 
 _MOMENTS: Final = ("now", "peak", "cursor")
-_SHAPES: Final = ("table", "tree", "flame")
+_SHAPES: Final = ("table", "tree", "flame", "blocks")  # blocks: single allocations
 _BAR_CELLS: Final = 12
+_LIFETIME_CELLS: Final = 22
 
 
 _TreeRow = tuple[int, CallNode, tuple[object, ...]]
@@ -108,9 +110,13 @@ class AllocationsPane(SnapshotPane, ListPane):
         columns = f"{'BYTES':>9} {'SHARE':>6} {'BLOCKS':>8} {'LARGEST':>8} {'':{_BAR_CELLS}} ALLOCATED BY"
         if self.shape == "tree":
             columns = f"{'BYTES':>9} {'SHARE':>6} {'BLOCKS':>8}  CALLS"
+        elif self.shape == "blocks":
+            columns = f"{'BYTES':>9} {'ADDRESS':>14}  {fit('LIFETIME', _LIFETIME_CELLS)} ALLOCATED BY"
         return [title, ((columns, "accent+b"),)]
 
     def count(self) -> int:
+        if self.shape == "blocks":
+            return len(self._single())
         if self.shape != "tree":
             return len(self.state.groups(self.entry))
         root = self._tree()
@@ -125,6 +131,8 @@ class AllocationsPane(SnapshotPane, ListPane):
     def row(self, n: int, cells: int) -> Line:
         if self.shape == "tree":
             return self._tree_row(n, cells)
+        if self.shape == "blocks":
+            return self._single_row(n, cells)
         groups = self.state.groups(self.entry)
         held = self._held(groups)
         group = groups[n]
@@ -146,8 +154,49 @@ class AllocationsPane(SnapshotPane, ListPane):
         if self.shape == "tree":
             frame = self._visible[n][1].frame
             return stack_lines([frame], cells, rows)
+        if self.shape == "blocks":
+            return self._single_details(n, cells, rows)
         stack = self.state.groups(self.entry)[n].stack
         return stack_lines(self.state.snapshot.frames.frames(stack), cells, rows)
+
+    # -- single allocations
+
+    def _single(self) -> list[int]:
+        """The largest first."""
+        size_of = self.device.row_size
+        rows = self.state.rows(self.entry)
+        return self.state.kept(
+            ("blocks", self.entry, self.state.filter), lambda: sorted(rows, key=lambda row: -size_of[row])
+        )
+
+    def _single_row(self, n: int, cells: int) -> Line:
+        device, row = self.device, self._single()[n]
+        stack = self.state.snapshot.frames.folded(device.row_stack[row])
+        return (
+            (f"{size(device.row_size[row]):>9}", "title+b"),
+            (f" {device.row_address[row]:>#14x}  ", "text"),
+            (f"{fit(self._lifetime(row), _LIFETIME_CELLS)} ", "dim"),
+            (fit(stack_title(device, stack), max(1, cells - 27 - _LIFETIME_CELLS)), "text"),
+        )
+
+    def _lifetime(self, row: int) -> str:
+        device = self.device
+        birth, death = device.row_birth[row], device.row_death[row]
+        lasted = device.seconds_between(birth, min(death, device.last)) if birth >= 0 else None
+        if birth < 0:
+            return "since before the trace" if death >= device.entries else "from before the trace"
+        time = "" if lasted is None else f" {lasted:.3g} s"
+        return f"held for{time}" if death >= device.entries else f"freed after{time}"
+
+    def _single_details(self, n: int, cells: int, rows: int) -> Sequence[Line]:
+        device, snapshot, row = self.device, self.state.snapshot, self._single()[n]
+        birth, death = device.row_birth[row], device.row_death[row]
+        made = f"allocated at entry {birth:,}" if birth >= 0 else "allocated before the trace"
+        freed = f"freed at entry {death:,}" if death < device.entries else "held at the dump"
+        stream, pool = snapshot.stream_label(device.row_stream[row]), snapshot.pool_label(device.row_pool[row])
+        stack = device.row_stack[row]
+        frames = snapshot.frames.frames(snapshot.frames.folded(stack) if self.state.folded else stack)
+        return stack_lines(frames, cells, rows, f"{made}, {freed}; stream {stream}, pool {pool}")
 
     # -- tree
 

@@ -110,7 +110,7 @@ class TorchSnapshotScreen(ViewerScreen[list[MemorySnapshot]]):
             ("g", "next device"),
             ("r", "next file"),
             ("w", "allocations: now, at the peak, at the timeline's cursor; diff: dumps, peaks"),
-            ("v", "allocations as table, tree, flame graph"),
+            ("v", "allocations as table, tree, flame graph, single blocks with address and lifetime"),
             ("f", "only your frames, or torch's and C++ ones too"),
             ("← → , .", "timeline: move the cursor by a column, by an entry"),
             ("↑ ↓ + - z", "timeline: zoom in, out, show all"),
