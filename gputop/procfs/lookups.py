@@ -69,7 +69,7 @@ class Lookups:
                 until = max((call.asked_at + wait for call in mine if not call.done), default=0.0)
                 if now >= until:
                     break
-                self._answered.wait(min(until - now, LATE_SECONDS))
+                self._answered.wait(min(until - now, LATE_SECONDS) if self._queue else until - now)
                 now = time.monotonic()
             done = [call for call in mine if call.done]
             for call in done:

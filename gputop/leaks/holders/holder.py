@@ -54,6 +54,7 @@ class HolderScan:
     hidden: bool = False  # others' processes are not even listed (hidepid)
     with_maps: bool = False  # memory maps were read too
     own_namespace: bool = False  # only the processes of this PID namespace were there to look at
+    late: tuple[int, ...] = ()  # pids that did not answer: a file on a server that is away, a lock that is held
     cut_short: bool = False  # it took too long (a hanging network file system) and was ended
 
     @property
@@ -62,7 +63,7 @@ class HolderScan:
 
     @property
     def complete(self) -> bool:
-        return not (self.denied or self.hidden or self.own_namespace or self.cut_short)
+        return not (self.denied or self.hidden or self.own_namespace or self.cut_short or self.late)
 
     def summary(self) -> str:
         """What was looked at and what was not: "412 processes inspected, 37 of root not permitted: run as root"."""
@@ -71,6 +72,8 @@ class HolderScan:
             named = ", ".join(f"{count} of {user}" for user, count in self.denied[:3])
             more = sum(count for _, count in self.denied[3:])
             said += f", {named}{f' and {more} of others' if more else ''} not permitted: run gputop as root"
+        if self.late:
+            said += f", no answer from pid {', '.join(map(str, self.late[:4]))}{', …' if len(self.late) > 4 else ''}"
         if self.hidden:
             said += ", other users' processes are hidden (hidepid): run gputop as root"
         if self.own_namespace:

@@ -4,6 +4,7 @@ thousand processes costs the screen nothing, not even the interpreter's lock.
 It needs nothing but the standard library's cheapest modules (a start takes 15 ms) and writes a line for each find:
 
     holder PID
+    late PID                                (looking at it takes too long: a file on a server that does not answer)
     end INSPECTED UID=COUNT UID=COUNT…      (the counts: processes that may not be looked into, by owner)
 """
 
@@ -12,39 +13,89 @@ from __future__ import annotations
 import os
 import stat
 import sys
+import threading
 from collections.abc import Callable, Iterator
 
 PF_KTHREAD = 0x00200000  # include/linux/sched.h
 NICE = 10
+LATE_SECONDS = 1.0  # a process may keep the others waiting
+MAX_THREADS = 16  # as many may hang; then the scan stops, and there is no end line
 
 Judge = Callable[[int], bool]
 
 
 def probe(proc: str, judge: Judge, with_maps: bool, rest: Callable[[], None] | None = None) -> Iterator[str]:
     """The lines. *rest* is called between processes."""
-    look = DescriptorScan(judge)
-    inspected = 0
-    denied: dict[int, int] = {}
-    for pid in os.listdir(proc):
-        if not pid.isdecimal():
-            continue
-        root = f"{proc}/{pid}"
-        if rest is not None:
-            rest()
+    scan = _Scan(proc, judge, with_maps, rest)
+    for _ in range(MAX_THREADS):
+        looked = -1
+        threading.Thread(target=scan.run, daemon=True).start()
+        while not scan.ended.wait(LATE_SECONDS) and scan.looked != looked:
+            looked = scan.looked  # it goes on
+        yield from scan.take()
+        if scan.ended.is_set():
+            yield " ".join(["end", str(scan.inspected), *(f"{uid}={count}" for uid, count in scan.denied.items())])
+            return
+        yield f"late {scan.give_up()}"
+
+
+class _Scan:
+    """Goes over all processes, in a thread that is given up where one takes too long, and then in another."""
+
+    def __init__(self, proc: str, judge: Judge, with_maps: bool, rest: Callable[[], None] | None) -> None:
+        self._proc, self._judge, self._with_maps, self._rest = proc, judge, with_maps, rest
+        self._pids = iter([pid for pid in os.listdir(proc) if pid.isdecimal()])
+        self._lines: list[str] = []
+        self._current: str | None = None
+        self._number = 0  # of the thread that counts; one that was given up and comes back ends
+        self.looked = self.inspected = 0
+        self.denied: dict[int, int] = {}
+        self.ended = threading.Event()
+
+    def run(self) -> None:
+        number, look = self._number, DescriptorScan(self._judge)
+        for pid in self._pids:
+            self._current = pid
+            if self._rest is not None:
+                self._rest()
+            found = self._look(look, pid)
+            if number != self._number:
+                return
+            self.looked += 1
+            if found is None:
+                continue
+            if found < 0:
+                self.inspected += 1
+                if found == -1:
+                    self._lines.append(f"holder {pid}")
+            else:
+                self.denied[found] = self.denied.get(found, 0) + 1
+        self.ended.set()
+
+    def give_up(self) -> str | None:
+        """The process that takes too long."""
+        self._number += 1
+        return self._current
+
+    def take(self) -> list[str]:
+        lines, self._lines = self._lines, []
+        return lines
+
+    def _look(self, look: DescriptorScan, pid: str) -> int | None:
+        """-1: it holds a device, -2: none; the owner of one that may not be looked into; None: gone."""
+        root = f"{self._proc}/{pid}"
         try:
-            if look.holds(root) or (with_maps and not _untouchable(root) and mapped(root, judge)):
-                yield f"holder {pid}"
-            inspected += 1
+            holds = look.holds(root) or (self._with_maps and not _untouchable(root) and mapped(root, self._judge))
+            return -1 if holds else -2
         except PermissionError:
             if not _holds_nothing(root):
                 try:
-                    uid = os.stat(root).st_uid
+                    return os.stat(root).st_uid
                 except OSError:
-                    continue  # gone
-                denied[uid] = denied.get(uid, 0) + 1
+                    return None  # gone
         except (OSError, ValueError):
-            continue  # gone
-    yield " ".join(["end", str(inspected), *(f"{uid}={count}" for uid, count in denied.items())])
+            return None  # gone
+        return None
 
 
 class DescriptorScan:
@@ -168,6 +219,7 @@ def main() -> None:
     os.nice(NICE)
     for line in probe(proc, lambda device: device in wanted or os.major(device) in of_driver, maps == "maps"):
         print(line, flush=True)
+    os._exit(0)  # a thread that hangs is not waited for
 
 
 if __name__ == "__main__":

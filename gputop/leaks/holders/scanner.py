@@ -14,6 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,7 @@ from gputop.procfs.stat import Stat, read_stat
 from gputop.procfs.user_names import UserNames
 
 PATIENCE: Final = 20.0  # seconds a scan may take
+HOLDER_SECONDS: Final = 1.0  # a second look at one holder may take
 #: In a thread of gputop's own the scan works this long and then rests.
 WORK_SECONDS: Final = 0.004
 REST_SECONDS: Final = 0.001
@@ -72,13 +74,20 @@ class HolderScanner:
         taken_at, started = steady_time(), time.perf_counter()
         judge = self._devices.judge()
         found: list[Holder] = []
-        inspected, denied, complete = 0, Counter[int](), False
-        for line in self._lines(with_maps):
+        inspected, denied, complete, late = 0, Counter[int](), False, list[int]()
+        lines = partial(self._lines, with_maps)
+        for line in self._lookups.one(("scan", id(self), with_maps), lambda: list(lines()), (), PATIENCE + 1):
             word, first, *others = line.split()
             if word == "holder":
-                holder = self._holder(int(first), judge)
-                if holder is not None:
-                    found.append(holder)
+                pid = int(first)
+                key = "holder", pid
+                answers = self._lookups.ask({key: partial(self._holder, pid, judge)}, HOLDER_SECONDS)
+                if key not in answers:
+                    late.append(pid)
+                elif answers[key] is not None:
+                    found.append(answers[key])
+            elif word == "late":
+                late.append(int(first))
             else:
                 complete, inspected = True, int(first)
                 denied.update({int(uid): int(count) for uid, count in (other.split("=") for other in others)})
@@ -91,6 +100,7 @@ class HolderScanner:
             hidden=not os.path.exists(f"{self._proc}/1"),
             with_maps=with_maps,
             own_namespace=pids_are_host(self._proc) is False,
+            late=tuple(late),
             cut_short=not complete,
         )
 

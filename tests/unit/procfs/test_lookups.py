@@ -13,16 +13,25 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from gputop.doctor import OK, WARN, host
+from gputop.leaks.holders import probe
+from gputop.leaks.holders.scanner import HolderScanner
 from gputop.leaks.proc_investigator import ProcInvestigator
 from gputop.model import HostFacts
 from gputop.procfs import user_names
+from gputop.procfs.devices import NvidiaDevices
 from gputop.procfs.lookups import Lookups
 from gputop.procfs.proc_host_reader import ProcHostReader
 from gputop.procfs.user_names import UserNames
 from tests.unit.children import child, key_of, wait_for
+
+
+@pytest.fixture(autouse=True)
+def psutil_goes_back_to_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "PROCFS_PATH", "/proc")  # details point it at their directory
 
 
 @pytest.fixture
@@ -356,3 +365,31 @@ def test_doctor_says_that_the_name_service_hangs(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(user_names.pwd, "getpwuid", lambda uid: gate.wait(60))
     (check,) = [check for check in host.slow_lookups() if check.topic == "user names"]
     assert check.status == WARN and "getent passwd" in check.fix
+
+
+# ------------------------------------------------------------------------------- holders
+
+
+def test_a_process_whose_files_hang_does_not_end_the_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A descriptor on a dead NFS server: looking at it never returns. The others are looked at, and it is named."""
+    monkeypatch.setattr(probe, "LATE_SECONDS", 0.1)
+    gate = threading.Event()
+    real = probe.DescriptorScan.holds
+    with child() as stuck, child("file = open('/dev/null')") as well:
+        _real(tmp_path, stuck.pid)
+        _real(tmp_path, well.pid)
+
+        def holds(self: probe.DescriptorScan, root: str) -> bool:
+            if root.endswith(f"/{stuck.pid}"):
+                gate.wait(60)
+            return real(self, root)
+
+        monkeypatch.setattr(probe.DescriptorScan, "holds", holds)
+        null = os.stat("/dev/null").st_rdev
+        devices = NvidiaDevices(tmp_path, is_nvidia=lambda device: device == null)
+        reader = ProcHostReader(tmp_path)
+        scan = HolderScanner(reader.facts_of, tmp_path, devices).scan()
+        gate.set()
+        assert scan.late == (stuck.pid,) and not scan.complete and not scan.cut_short
+        assert [holder.key.pid for holder in scan.holders] == [well.pid]
+        assert f"no answer from pid {stuck.pid}" in scan.summary()
