@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from gputop.commands.shared.options import add_screen_options, whole_number
-from gputop.commands.shared.output import csv_text, is_terminal, print_out
+from gputop.commands.shared.output import is_terminal, print_csv, print_out
 from gputop.commands.shared.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_out(_json(snapshots, options, wanted))
     elif as_csv:
-        print_out(_csv(snapshots, options, wanted))
+        _print_csv(snapshots, options, wanted)
     elif options.flamegraph:
         _flame_graph(snapshots[0], options, wanted)
     else:
@@ -172,24 +172,24 @@ def _json(snapshots: list[MemorySnapshot], options: argparse.Namespace, wanted: 
     return "".join(lines)
 
 
-def _csv(snapshots: list[MemorySnapshot], options: argparse.Namespace, wanted: AllocationFilter) -> str:
+def _print_csv(snapshots: list[MemorySnapshot], options: argparse.Namespace, wanted: AllocationFilter) -> None:
     from gputop.torch_files.snapshot import csv_rows
 
     top, at = options.csv_top, options.at or "now"
     devices = [device for snapshot in snapshots for device in _devices(snapshot, options)]
     if options.curve:
-        return csv_text(csv_rows.CURVE_FIELDS, (row for device in devices for row in csv_rows.curve_rows(device, top)))
+        return print_csv(csv_rows.CURVE_FIELDS, (row for device in devices for row in csv_rows.curve_rows(device, top)))
     how = (wanted, options.all_frames, top)
     if options.allocations:
         rows = (row for device in devices for row in csv_rows.allocation_rows(device, options.at, *how))
-        return csv_text(csv_rows.ALLOCATION_FIELDS, rows)
+        return print_csv(csv_rows.ALLOCATION_FIELDS, rows)
     if len(snapshots) == 1:
-        return csv_text(csv_rows.STACK_FIELDS, (row for d in devices for row in csv_rows.stack_rows(d, at, *how)))
+        return print_csv(csv_rows.STACK_FIELDS, (row for d in devices for row in csv_rows.stack_rows(d, at, *how)))
     first, *others = snapshots
     before = [(*row, None, None) for d in _devices(first, options) for row in csv_rows.stack_rows(d, at, *how)]
     pairs = [pair for other in others for pair in _pairs(first, other, options)]
     changes = [row for before_, after in pairs for row in csv_rows.change_rows(before_, after, at, *how)]
-    return csv_text(csv_rows.CHANGE_FIELDS, [*before, *changes])
+    print_csv(csv_rows.CHANGE_FIELDS, [*before, *changes])
 
 
 def _flame_graph(snapshot: MemorySnapshot, options: argparse.Namespace, wanted: AllocationFilter) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from gputop.commands.shared.options import add_screen_options, whole_number
-from gputop.commands.shared.output import csv_text, is_terminal, print_out
+from gputop.commands.shared.output import is_terminal, print_csv, print_out
 from gputop.commands.shared.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -162,13 +162,13 @@ def _print(traces: list[ProfilerTrace], tables: list[list[OpRow]], options: argp
             raise Refusal("--curve and --allocations take one file")
         lines = curve_rows(trace) if options.curve else allocation_rows(trace)
         limit = options.top or None  # 0, or not given: all
-        print_out(csv_text(CURVE_FIELDS if options.curve else ALLOCATION_FIELDS, islice(lines, limit)))
+        print_csv(CURVE_FIELDS if options.curve else ALLOCATION_FIELDS, islice(lines, limit))
         return
     if len(traces) == 2:
         changes = compare(tables[0], tables[1], column)
         shown_changes = changes[: top or None]
         if options.csv:
-            print_out(_csv_of_changes(traces, shown_changes))
+            _print_csv_of_changes(traces, shown_changes)
         elif options.json:
             print_out(_json_of_changes(traces, shown_changes))
         else:
@@ -178,7 +178,7 @@ def _print(traces: list[ProfilerTrace], tables: list[list[OpRow]], options: argp
     rows.sort(key=lambda row: row.name if column == "name" else -getattr(row, column))
     shown = rows[: top or None]
     if options.csv:
-        print_out(csv_text(_FIELDS, (_flat(_cells(row, trace)).values() for row in shown)))
+        print_csv(_FIELDS, (_flat(_cells(row, trace)).values() for row in shown))
     elif options.json:
         print_out(_json(trace, shown, python))
     else:
@@ -222,9 +222,7 @@ def _timeline(timeline: MemoryTimeline, options: argparse.Namespace) -> int:
         raise Refusal("a memory timeline has no single allocations")
     if options.curve:
         fields = ("time_ns", *CATEGORIES)
-        print_out(
-            csv_text(fields, islice(zip(timeline.at_ns, *timeline.by_category, strict=True), options.top or None))
-        )
+        print_csv(fields, islice(zip(timeline.at_ns, *timeline.by_category, strict=True), options.top or None))
     elif options.csv:
         print_out(summary.as_csv(timeline))
     elif options.json:
@@ -294,7 +292,7 @@ def _flat(cells: dict[str, Any]) -> dict[str, Any]:
     return cells | {"stack": ";".join(cells["stack"])}
 
 
-def _csv_of_changes(traces: list[ProfilerTrace], changes: list[RowChange]) -> str:
+def _print_csv_of_changes(traces: list[ProfilerTrace], changes: list[RowChange]) -> None:
     """Figures of the first file, then of the second; empty where an op is in one only."""
     fields = [*_LABELS, *(f"{name}_{side}" for name in _FIGURES for side in ("before", "after"))]
     lines = []
@@ -303,7 +301,7 @@ def _csv_of_changes(traces: list[ProfilerTrace], changes: list[RowChange]) -> st
         labels = _flat(_cells(change.row, traces[0]))
         figures = [None if side is None else side[name] for name in _FIGURES for side in sides]
         lines.append([*(labels[name] for name in _LABELS), *figures])
-    return csv_text(fields, lines)
+    print_csv(fields, lines)
 
 
 def _json_of_changes(traces: list[ProfilerTrace], changes: list[RowChange]) -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 from gputop.commands.shared.refusal import CANNOT_WRITE, Refusal
+
+_ROWS_AT_ONCE: Final = 4096
 
 
 def is_terminal(stream: Any) -> bool:
@@ -29,16 +32,21 @@ def print_out(text: str) -> int:
     return 0
 
 
-def csv_text(fields: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    """A CSV file with a header; None is an empty cell."""
+def print_csv(fields: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
+    """Print a CSV file with a header, some thousand rows at a time; None is an empty cell. Raises as print_out()."""
     import csv
     import io
 
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(fields)
-    writer.writerows([spreadsheet_text(value) for value in row] for row in rows)
-    return out.getvalue()
+    remaining = iter(rows)
+    while part := list(islice(remaining, _ROWS_AT_ONCE)):
+        writer.writerows([spreadsheet_text(value) for value in row] for row in part)
+        print_out(out.getvalue())
+        out.seek(0)
+        out.truncate()
+    print_out(out.getvalue())
 
 
 def spreadsheet_text(value: Any) -> Any:

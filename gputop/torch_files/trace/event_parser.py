@@ -37,6 +37,10 @@ _BAD_TIME: Final = "whose times are negative, missing or no numbers"
 _BAD_MEMORY: Final = "of memory whose figures are missing or impossible"
 _CONTROL: Final = str.maketrans({"\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"})
 _MOST_NOTES: Final = 8
+#: Ranges that torch up to 1.11 wrote as ops: of the profiler's steps, and of record_function in torch's own Python.
+_ANNOTATED: Final = re.compile(
+    r"ProfilerStep#|Optimizer\.(?:step|zero_grad)#|enumerate\(DataLoader\)|DistributedDataParallel\."
+)
 #: Helpers of the profiler, which torch's own table leaves out.
 _HIDDEN: Final = frozenset(
     {"profiler::_record_function_enter", "profiler::_record_function_enter_new", "profiler::_record_function_exit",
@@ -116,6 +120,8 @@ class EventParser:
         if kind is None or name in _HIDDEN:
             self._no_row(category, name)
             return
+        if category == "Operator" and _ANNOTATED.match(name):
+            kind = ANNOTATION
         if kind == PYTHON and not name.isprintable():  # C:\train.py: a backslash taken for an escape
             name = name.translate(_CONTROL)
         args = event.get("args")
@@ -190,6 +196,8 @@ class EventParser:
         if kind is None or name in _HIDDEN:
             self._no_row(category, name)
             return True
+        if category == "Operator" and _ANNOTATED.match(name):
+            kind = ANNOTATION
         thread = self._raw_threads.get((pid, tid))
         if thread is None:
             thread = self._raw_thread(pid, tid)

@@ -177,3 +177,10 @@ def test_work_of_a_process_group_has_no_time_of_its_own(tmp_path: Path) -> None:
     assert (rows["train"].self_cpu_time, rows["aten::add"].self_cpu_time) == (70, 30)
     trace = trace_of(tmp_path, *events)
     assert trace.running(trace.curves[0], 0) == ("train", "aten::add")
+
+
+def test_a_step_of_torch_up_to_1_11_is_what_ops_ran_in_and_no_op(tmp_path: Path) -> None:
+    events = [op("ProfilerStep#3", 0, 100, "Operator"), op("aten::mm", 10, 50, "Operator"), memory(20, 4096, 7)]
+    trace = trace_of(tmp_path, *events)
+    (held,) = trace.held(trace.curves[0], 0)
+    assert (held.op, held.phase) == ("aten::mm", "ProfilerStep*")
