@@ -14,12 +14,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from gputop import locations, settings_file
+from gputop import locations, settings_file, units
 from gputop.alarms.raised import RaisedAlarms
 from gputop.leaks.process_context import Investigator
 from gputop.leaks.report import LeakReport
 from gputop.leaks.watch import LeakWatch
-from gputop.model import ProcessKey, Snapshot
+from gputop.model import Gpu, ProcessKey, Severity, Snapshot, Verdict
 from gputop.model.selection import only
 from gputop.procfs.host_reader import ProcessDetails
 from gputop.sampling.bus import Bus, OnError
@@ -27,6 +27,8 @@ from gputop.sampling.detail_history import DetailHistory
 from gputop.sampling.history import History
 from gputop.sampling.journal import EventKind, Journal
 from gputop.sampling.messages import (
+    AlarmCleared,
+    AlarmRaised,
     Announced,
     EventsNoted,
     GpuBack,
@@ -78,10 +80,14 @@ class Monitor:
         self._watch = None if investigator is None else LeakWatch(investigator, settings, self.take_report)
         self._events_at = 0.0  # when events were looked for last, and in what
         self._glance: tuple[int, list[bool]] = (-1, [])
+        self._leaks: set[int] = set()  # pids that are in the list of events
         self._lost: set[str] = set()  # UUIDs of GPUs that were announced as lost
         bus.subscribe(SnapshotTaken, self._keep)
         bus.subscribe(GpuLost, self._gpu_lost, every=True)
         bus.subscribe(GpuBack, self._gpu_back, every=True)
+        bus.subscribe(AlarmRaised, self._alarm, every=True)
+        bus.subscribe(AlarmCleared, self._alarm, every=True)
+        bus.subscribe(LeaksReported, self._leaks_found)
         if self._watch is not None:
             bus.subscribe(SnapshotTaken, self._observe, every=True)
 
@@ -143,9 +149,16 @@ class Monitor:
         if self._watch is not None:
             self._watch.scan_now()
 
-    def note(self, kind: EventKind, message: str, at: float | None = None) -> None:
-        """Put a line into the list of events: what became of signals sent from here, a moment that was marked."""
-        self.journal.note(time.time() if at is None else at, kind, message)
+    def note(
+        self,
+        kind: EventKind,
+        message: str,
+        at: float | None = None,
+        severity: Severity = Severity.INFO,
+        gpu: Gpu | None = None,
+    ) -> None:
+        """Put a line into the list of events: a signal sent from here, a moment that was marked, a leak, an alarm."""
+        self.journal.note(time.time() if at is None else at, kind, message, severity, gpu)
         self.bus.publish(EventsNoted())
 
     def change(self, settings: Settings) -> str:
@@ -196,6 +209,26 @@ class Monitor:
         self.journal.observe(snapshot, self.settings)
         if self.journal.version != before:
             self.bus.publish(EventsNoted())
+
+    def _leaks_found(self, message: object) -> None:
+        if not isinstance(message, LeaksReported):
+            return
+        report, unit = message.report, self.settings.memory_unit
+        leaks = report.those(Verdict.LEAK)
+        for leak in leaks:
+            if leak.process.pid not in self._leaks:
+                gpu = self.latest.gpu(leak.memory[0][0]) if self.latest is not None and leak.memory else None
+                user = f" ({leak.user})" if leak.user else ""
+                where = f" on GPU {gpu.index}" if gpu is not None else ""
+                words = f"{leak.process.pid} {(leak.command or '')[:60]}{user}: {units.size(leak.memory_bytes, unit)}"
+                self.note(EventKind.LEAK, f"{words}{where} that nobody uses", report.taken_at, Severity.CRITICAL, gpu)
+        self._leaks = {leak.process.pid for leak in leaks}
+
+    def _alarm(self, message: object) -> None:
+        if isinstance(message, AlarmRaised | AlarmCleared):
+            alarm, raised = message.alarm, isinstance(message, AlarmRaised)
+            words = f"{'' if raised else 'cleared: '}{alarm.message}  [{alarm.rule}]"
+            self.note(EventKind.ALARM, words, message.at, Severity.WARNING if raised else Severity.INFO, alarm.gpu)
 
     def _gpu_lost(self, message: object) -> None:
         if not isinstance(message, GpuLost):

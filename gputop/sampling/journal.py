@@ -30,13 +30,16 @@ class EventKind(enum.Enum):
     START = "start"
     EXIT = "exit"
     DEAD = "dead"  # died, and its memory stays
+    LEAK = "leak"  # found by the leak rules
     FREED = "freed"  # a dead pid's memory came back
     JUMP = "jump"
     XID = "xid"
     THROTTLE = "throttle"
     LOST = "lost"
     BACK = "back"
+    FULL = "full"  # memory over its critical threshold
     THRESHOLD = "limit"
+    ALARM = "alarm"
     SIGNAL = "signal"
     MARK = "mark"
 
@@ -110,9 +113,12 @@ class Journal:
             self._observe_processes(snapshot, first, settings)
         self._gpus = {gpu.uuid: gpu for gpu in snapshot.gpus}
 
-    def note(self, at: float, kind: EventKind, message: str, severity: Severity = Severity.INFO) -> None:
-        """Something that others did: a signal sent, a moment marked."""
-        self._add(JournalEvent(at, kind, message, severity))
+    def note(
+        self, at: float, kind: EventKind, message: str, severity: Severity = Severity.INFO, gpu: Gpu | None = None
+    ) -> None:
+        """Something that others did or found: a signal sent, a moment marked, a leak, an alarm."""
+        uuid, index = (None, None) if gpu is None else (gpu.uuid, gpu.index)
+        self._add(JournalEvent(at, kind, message, severity, uuid, index))
 
     def exited_since(self, at: float) -> list[ExitedProcess]:
         """The newest first."""
@@ -166,8 +172,11 @@ class Journal:
         if over > was:
             limit = dict(limits)[over]
             message = f"GPU {gpu.index}: {quantity} {value:.0f}{unit}, the limit is {limit:g}{unit}"
+            kind = EventKind.THRESHOLD
+            if quantity == "memory" and over is Severity.CRITICAL:
+                kind, message = EventKind.FULL, f"GPU {gpu.index} is full: {value:.0f}{unit} of its memory is used"
             if not first:
-                self._add(JournalEvent(now, EventKind.THRESHOLD, message, over, gpu.uuid, gpu.index))
+                self._add(JournalEvent(now, kind, message, over, gpu.uuid, gpu.index))
             self._over[place] = over
         elif over < was and value < dict(limits)[was] - _HYSTERESIS[quantity]:
             message = f"GPU {gpu.index}: {quantity} {value:.0f}{unit}, below {dict(limits)[was]:g}{unit} again"

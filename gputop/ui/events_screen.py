@@ -13,7 +13,6 @@ from gputop.text import wrap
 from gputop.ui.monitor_screen import MonitorScreen
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.frame import Hint
-from gputop.ui.toolkit.palette import gpu_role
 from gputop.ui.toolkit.scrolling_page import Part, ScrollingPage
 
 _STYLES: Final = {
@@ -22,28 +21,27 @@ _STYLES: Final = {
     Severity.WARNING: "warning",
     Severity.CRITICAL: "critical",
 }
+#: What kinds look like; the word tells, the colour helps.
+_KIND_STYLES: Final = {
+    **dict.fromkeys((EventKind.START, EventKind.FREED, EventKind.BACK), "good"),
+    **dict.fromkeys((EventKind.LEAK, EventKind.XID, EventKind.LOST, EventKind.FULL), "critical+b"),
+    **dict.fromkeys((EventKind.THROTTLE, EventKind.THRESHOLD, EventKind.ALARM), "warning"),
+    EventKind.EXIT: "dim",
+    EventKind.DEAD: "dead",
+    EventKind.JUMP: "g0",
+    EventKind.SIGNAL: "accent+b",
+    EventKind.MARK: "title+b",
+}
+_OF_GPUS: Final = frozenset(
+    (
+        *(EventKind.XID, EventKind.THROTTLE, EventKind.LOST, EventKind.BACK),
+        *(EventKind.THRESHOLD, EventKind.FULL, EventKind.ALARM),
+    )
+)
 _SHOWN: Final[tuple[tuple[str, frozenset[EventKind]], ...]] = (
     ("everything", frozenset(EventKind)),
-    (
-        "processes",
-        frozenset(
-            {
-                EventKind.START,
-                EventKind.EXIT,
-                EventKind.DEAD,
-                EventKind.FREED,
-                EventKind.JUMP,
-                EventKind.SIGNAL,
-                EventKind.MARK,
-            }
-        ),
-    ),
-    (
-        "GPUs",
-        frozenset(
-            {EventKind.XID, EventKind.THROTTLE, EventKind.LOST, EventKind.BACK, EventKind.THRESHOLD, EventKind.MARK}
-        ),
-    ),
+    ("processes", frozenset(EventKind) - _OF_GPUS),
+    ("GPUs", _OF_GPUS | {EventKind.MARK}),
 )
 
 
@@ -80,8 +78,11 @@ class EventsScreen(MonitorScreen, ScrollingPage[None]):
                 continue
             when = f"{units.clock_or_day(event.at):<12} "
             style = _STYLES[event.severity]
-            hue = gpu_role(event.gpu_index) if event.gpu_index is not None else "dim"
             for n, part in enumerate(wrap(event.message, max(10, cells - 24))):
-                head = ((when, "dim"), (f"{event.kind.value:<9} ", hue)) if not n else ((" " * 23, "text"),)
+                head = (
+                    ((when, "dim"), (f"{event.kind.value:<9} ", _KIND_STYLES[event.kind]))
+                    if not n
+                    else ((" " * 23, "text"),)
+                )
                 lines.append((*head, (part, style)))
         return lines or [(("Nothing has happened yet.", "dim"),)]

@@ -46,14 +46,17 @@ _EVENTS: Final = {
     EventKind.START: "a process started on a GPU",
     EventKind.EXIT: "a process exited: its peak, its life span, and how full its GPU was then",
     EventKind.DEAD: "a process died and the driver still lists its memory",
+    EventKind.LEAK: "memory that nobody uses any more was found: F8 says who keeps it",
     EventKind.FREED: "a dead pid's memory came back",
     EventKind.JUMP: "a process's memory jumped by 1 GiB or more",
     EventKind.XID: "an Xid error of the driver",
     EventKind.THROTTLE: "the clocks were held down by heat or hardware",
     EventKind.LOST: "a GPU was lost",
     EventKind.BACK: "a GPU is back",
+    EventKind.FULL: "a GPU's memory is full",
     EventKind.THRESHOLD: "a threshold of the settings was crossed",
-    EventKind.SIGNAL: "a signal was sent from here",
+    EventKind.ALARM: "an alarm of the settings was raised, or cleared",
+    EventKind.SIGNAL: "a signal was sent from here, and what became of it",
     EventKind.MARK: "marked with m",
 }
 _VERDICTS: Final = (

@@ -380,3 +380,38 @@ async def test_one_key_copies_the_command_of_whoever_would_start_it_again() -> N
         await pilot.press("c")
         assert app.clipboard == "docker stop 3fa9c81d02ab" and "copied" in app.notices()[0]
     assert machine.sent == []
+
+
+async def test_at_60x12_the_dialog_hides_pid_and_command() -> None:
+    stranger = process(41832, 0, 81.2, user="ml", command="python train.py", uid=4321)
+    machine = Machine(stranger)
+    async with showing(machine.screen, (60, 12)) as (app, _):
+        await ready(app.over)
+        text = app.text()
+        assert "41832" in text and "python train.py" in text and "81.2G" in text and "Would free" in text
+        assert "another user's process" in text and "more lines" not in text
+
+
+async def test_the_same_warning_stands_beside_every_target() -> None:
+    machine = Machine(*(process(n, 0, 1, user="ml", uid=4321) for n in (11, 12, 13)))
+    async with showing(machine.screen) as (app, _):
+        await ready(app.over)
+        assert app.text().count("another user's process, owned by ml") == 1
+        assert "all: another user's process" in app.text()
+
+
+async def test_the_title_says_that_a_signal_was_sent_long_after_all_is_over() -> None:
+    machine = Machine(process(10, 1, 37.9))
+    async with showing(machine.screen) as (app, pilot):
+        await ready(app.over)
+        await pilot.press("t", "enter")
+        await until(lambda: "Done: 37.9G back" in app.text().splitlines()[0], "the title")
+
+
+async def test_a_signal_is_no_event_until_the_dialog_is_closed() -> None:
+    machine = Machine(process(10, 1, 37.9, command="python a.py"), obeys=False)
+    async with showing(machine.screen) as (app, pilot):
+        await ready(app.over)
+        await pilot.press("t", "enter")
+        await until(lambda: app.over.monitor.journal.events, "the event")
+        assert app.over.monitor.journal.events[-1].message == "SIGTERM sent to 10 python a.py"

@@ -17,7 +17,7 @@ from gputop.signals.graceful_termination import GracefulTermination, with_relate
 from gputop.signals.names import signal_name
 from gputop.signals.protocol import Target
 from gputop.signals.scope import RelatedProcesses, SignalScope
-from gputop.signals.termination_state import TerminationState
+from gputop.signals.termination_state import ProcessTermination, TerminationState
 from gputop.signals.terminations import Terminations
 from gputop.text import fit, width
 from gputop.ui.kill.choices import SCOPES, SignalChoice, TypedSignal, choices
@@ -60,6 +60,7 @@ class KillScreen(MonitorScreen, Dialog[None]):
         self._list_row = 0  # where the list begins, for the mouse
         self._busy = True  # opening processes, or sending
         self._leaving = False
+        self._noted: set[tuple[ProcessKey, float]] = set()  # signals that are in the list of events
         self._chosen_other: SignalChoice | None = None
         self._typed: TypedSignal | None = None  # another signal is being typed
 
@@ -81,9 +82,22 @@ class KillScreen(MonitorScreen, Dialog[None]):
 
     def _done(self) -> None:
         self._busy = False
+        self._note_sent()
         if self._leaving:
             self.terminations.close()
         self.draw()
+
+    def _note_sent(self) -> None:
+        """Put what was sent into the list of events, when it was sent."""
+        by_number: dict[int, list[ProcessTermination]] = {}
+        for one in self.terminations.all:
+            if one.number is not None and (one.target.key, one.sent_wall) not in self._noted:
+                self._noted.add((one.target.key, one.sent_wall))
+                by_number.setdefault(one.number, []).append(one)
+        for number, to in by_number.items():
+            names = ", ".join(f"{one.target.key.pid} {(one.target.command or '')[:40]}".strip() for one in to[:2])
+            more = f" and {len(to) - 2} more" if len(to) > 2 else ""
+            self.monitor.note(EventKind.SIGNAL, f"{signal_name(number)} sent to {names}{more}", to[0].sent_wall)
 
     # --------------------------------------------------------------- the scope
 
@@ -294,10 +308,22 @@ class KillScreen(MonitorScreen, Dialog[None]):
     def heading(self) -> str:
         terminations = self.terminations
         if terminations.sent:
-            number = next(termination.number for termination in terminations.all if termination.number is not None)
-            return f"{signal_name(number)} sent"
+            return self._outcome()
         count = len(terminations.all)
         return "Send a signal" if count == 1 else f"Send a signal to {count} processes"
+
+    def _outcome(self) -> str:
+        """What was sent, and in the end how it ended."""
+        terminations = self.terminations
+        numbers = [one.number for one in terminations.all if one.number is not None]
+        if terminations.pending:
+            return f"{signal_name(numbers[-1])} sent"
+        if terminations.kept:
+            return "Ended, but the memory is still held"
+        if not terminations.those(TerminationState.RELEASED):
+            return "Not ended"
+        freed = sum(terminations.freed_by_gpu(terminations.those(TerminationState.RELEASED)).values())
+        return f"Done: {self.view.memory(freed).strip()} back" if freed else "Done"
 
     def hints(self) -> Sequence[Hint]:
         if self._typed is not None:
@@ -319,15 +345,20 @@ class KillScreen(MonitorScreen, Dialog[None]):
         total = text.total(cells)
         about = [line for termination in self.terminations.all for line in text.about(termination, cells)]
         about += text.left_out(self._request.hidden, cells)
-        spare = rows - len(below) - len(total) - 1 - len(self._scope_line(cells))
+        scope, header = self._scope_line(cells), [text.header(cells)]
+        if rows - len(below) - len(total) - len(scope) - 1 < len(about) and self._graceful is None:
+            header = []  # whom it is about goes before what the columns are, and before the wider scopes
+            if rows - len(below) - len(total) - len(scope) < len(about):
+                scope = []
+        spare = rows - len(below) - len(total) - len(header) - len(scope)
         gaps = 3 if roomy and spare > 6 else 0
         self._about_rows, self._about_total = max(1, spare - gaps), len(about)
         self._first = max(0, min(self._first, self._about_total - self._about_rows))
         seen = about[self._first : self._first + self._about_rows]
-        if (more := self._about_total - self._about_rows - self._first) > 0:
+        if (more := self._about_total - self._about_rows - self._first) > 0 and len(seen) > 1:
             seen[-1] = ((f"  … {more + 1} more lines", "dim"),)
         gap: list[Line] = [()] if gaps else []
-        lines = [*gap, *self._scope_line(cells), text.header(cells), *seen, *total, *gap, *below, *gap]
+        lines = [*gap, *scope, *header, *seen, *total, *gap, *below, *gap]
         self._list_row = len(lines) - len(gap) - len(below)
         return lines
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -37,6 +38,8 @@ class KillText:
     ) -> None:
         self.terminations, self.view, self._now = terminations, view, now
         self._owners = owners or {}
+        warned = [words for one in terminations.all for words in self._all_warnings(one)]
+        self._shared = {words: count for words, count in Counter(warned).items() if count > 1}
 
     def header(self, cells: int) -> Line:
         return ((_columns(cells, "PID", "USER", "AGE", "GPU", "MEMORY", "COMMAND"), "dim"),)
@@ -77,6 +80,10 @@ class KillText:
         return lines
 
     def _warnings(self, termination: ProcessTermination) -> list[str]:
+        """What could go wrong with this one; what several have in common is said once, by :meth:`total`."""
+        return [words for words in self._all_warnings(termination) if words not in self._shared]
+
+    def _all_warnings(self, termination: ProcessTermination) -> list[str]:
         """What could go wrong, as far as it can be seen before anything is sent."""
         facts = termination.facts
         if facts is None or termination.state is not TerminationState.READY:
@@ -100,6 +107,10 @@ class KillText:
         )
         by_gpu = terminations.freed_by_gpu(chosen)
         said: list[Line] = []
+        for words, count in self._shared.items():
+            whose = "all" if count == len(terminations.all) else str(count)
+            said += [(("▲ " if not n else "  ", "warning+b"), (part, "warning"))
+                     for n, part in enumerate(wrap(f"{whose}: {words}", cells - 2))]  # fmt: skip
         for one in terminations.held:
             style = "good" if one.released else "dead"
             said += [((part, style),) for part in wrap(

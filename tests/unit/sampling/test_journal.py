@@ -171,3 +171,12 @@ def test_gpus_of_a_snapshot_may_come_and_go() -> None:
     journal.observe(Snapshot(TAKEN_AT, gpus=one, processes=(process(1),)), DEFAULTS)
     journal.observe(Snapshot(TAKEN_AT + 1, gpus=(), processes=()), DEFAULTS)
     assert [event.kind for event in journal.events] == [EventKind.EXIT]
+
+
+def test_a_gpu_that_is_full_is_an_event_of_its_own() -> None:
+    story = Story()
+    total = gpu(0).memory_total_bytes or 0
+    story.see(process(1))
+    (full,) = story.see(process(1), memory_used_bytes=int(total * 0.99))
+    assert full.kind is EventKind.FULL and full.severity is Severity.CRITICAL
+    assert full.message.startswith("GPU 0 is full: ") and full.gpu_index == 0
