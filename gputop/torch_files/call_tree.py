@@ -24,8 +24,7 @@ class CallNode:
     @property
     def title(self) -> str:
         frame = self.frame
-        file = frame.filename.rpartition("/")[2]
-        return f"{frame.name} {file}:{frame.line}" if frame.line else frame.name
+        return f"{frame.name} {frame.file}:{frame.line}" if frame.line else frame.name
 
     def sorted(self) -> list[CallNode]:
         return sorted(self.children.values(), key=lambda node: (-node.bytes, node.frame))

@@ -52,6 +52,16 @@ class Frame(NamedTuple):
     filename: str
     line: int
 
+    @property
+    def file(self) -> str:
+        """The file's name without its directories, those of Windows too."""
+        return self.filename.replace("\\", "/").rpartition("/")[2]
+
+    @property
+    def short(self) -> str:
+        """``train.py:41 step``."""
+        return f"{self.file}:{self.line} {self.name}" if self.line else self.name
+
     def __str__(self) -> str:
         return f"{self.filename}:{self.line} {self.name}" if self.line else f"{self.filename} {self.name}"
 
@@ -59,10 +69,11 @@ class Frame(NamedTuple):
 @lru_cache(65536)
 def kind_of(frame: Frame) -> int:
     """Whose frame it is: USER, TORCH (its Python), NATIVE or MACHINERY."""
-    if _NATIVE_FILE.search(frame.filename) or "::" in frame.name:
-        bare = _MACHINERY.search(frame.name) or _MACHINERY_FILE.search(frame.filename)
+    filename = frame.filename.replace("\\", "/")
+    if _NATIVE_FILE.search(filename) or "::" in frame.name:
+        bare = _MACHINERY.search(frame.name) or _MACHINERY_FILE.search(filename)
         return MACHINERY if bare else NATIVE
-    return TORCH if _TORCH_FILE.search(frame.filename) else USER
+    return TORCH if _TORCH_FILE.search(filename) else USER
 
 
 def fold(frames: Sequence[int], kinds: Sequence[int]) -> tuple[int, ...]:

@@ -169,8 +169,4 @@ def merged(device: DeviceSnapshot, groups: Iterable[StackGroup]) -> list[StackGr
 def stack_title(device: DeviceSnapshot, stack: int) -> str:
     """The innermost frame of a stack in a few words: ``train.py:41 step``."""
     frames = device.snapshot.frames.frames(stack)
-    if not frames:
-        return "(no frames)"
-    frame = frames[0]
-    file = frame.filename.rpartition("/")[2]
-    return f"{file}:{frame.line} {frame.name}" if frame.line else frame.name
+    return frames[0].short if frames else "(no frames)"

@@ -111,7 +111,6 @@ def compared(
             continue
         lines += ["", f"  {device.label}"]
         for change in difference(other, device, only=wanted)[:top]:
-            frame = change.frames[0] if change.frames else None
-            title = f"{frame.filename.rpartition('/')[2]}:{frame.line} {frame.name}" if frame else "(no frames)"
+            title = change.frames[0].short if change.frames else "(no frames)"
             lines.append(f"  {signed(change.bytes):>9} {change.count:>+8,}×  {title}")
     return "\n".join(lines) + "\n"

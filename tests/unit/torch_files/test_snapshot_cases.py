@@ -262,3 +262,14 @@ def test_a_generated_line_is_taken_back_to_the_models_own(tmp_path: Path) -> Non
     device = opened({"segments": [], "device_traces": [entries]}, tmp_path)
     found = [groups.stack_title(device, device.stack[n]) for n in range(2)]
     assert found == ["model.py:44 forward", "fx_generated_c0ffee.py:13 forward"]
+
+
+def test_paths_of_windows_fold_and_are_short(tmp_path: Path) -> None:
+    stack = [
+        sim.frame("__torch_function__", r"C:\Users\ml\venv\Lib\site-packages\torch\utils\_device.py", 112),
+        sim.frame("step", r"C:\Users\ml\train.py", 19),
+    ]
+    entry = {"action": "alloc", "addr": 512, "size": 512, "stream": 0, "frames": stack}
+    device = opened({"segments": [], "device_traces": [[entry]]}, tmp_path)
+    folded = device.snapshot.frames.folded(device.stack[0])
+    assert groups.stack_title(device, folded) == "train.py:19 step"

@@ -344,8 +344,7 @@ class DiffPane(SnapshotPane, ListPane):
     def row(self, n: int, cells: int) -> Line:
         change = self._changes()[n]
         style = "warning+b" if change.bytes > 0 else "good+b" if change.bytes < 0 else "dim"
-        frame = change.frames[0] if change.frames else None
-        title = f"{frame.filename.rpartition('/')[2]}:{frame.line} {frame.name}" if frame else "(no frames)"
+        title = change.frames[0].short if change.frames else "(no frames)"
         figures = f" {change.count:>+8,} {size(change.before_bytes):>9} {size(change.after_bytes):>9}  "
         return ((f"{signed(change.bytes):>9}", style), (figures, "text"), (title, "text"))
 

@@ -37,10 +37,10 @@ def stack_lines(frames: Sequence[Frame], cells: int, rows: int, title: str = "")
     shown = frames[:room] if len(frames) <= room else frames[: room - 1]
     for n, frame in enumerate(shown):
         where = f"{frame.filename}:{frame.line}" if frame.line else frame.filename
-        folder, slash, file = where.rpartition("/")
+        file = where[len(frame.filename) - len(frame.file) :]
+        path = where[: len(where) - len(file)]
         name = fit(frame.name, min(width(frame.name), max(8, cells // 2)))
         left = cells - width(name) - width(file) - 4
-        path = f"{folder}{slash}"
         if width(path) > left:
             path = "…" + path[len(path) - max(0, left - 1) :] if left > 1 else ""
         spans: tuple[Span, ...] = (
