@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from gputop import units
 from gputop.model import clean_text
-from gputop.model.chart_metrics import CHART_METRICS
+from gputop.model.chart_metrics import CHART_METRICS, USUAL_METRICS
 from gputop.model.columns import COLUMNS
 
 REFRESH_MIN: Final = 0.1
@@ -190,7 +190,7 @@ class Settings:
     show_host: bool = _setting(True, _switch, "host line: CPU, memory, load")
     show_gpus: bool = _setting(True, _switch, "GPU panels")
     show_sparklines: bool = _setting(True, _switch, "sparklines in the GPU panels")
-    show_chart: bool = _setting(True, _switch, "history chart, where there is room")
+    show_chart: bool = _setting(True, _switch, "history charts, where there is room")
     show_processes: bool = _setting(True, _switch, "process table")
 
     columns: tuple[str, ...] = _setting(
@@ -205,9 +205,11 @@ class Settings:
     exited_minutes: int = _setting(5, _whole(0, 1440), "minutes for which processes that exited stay in the table")
     kill_grace: int = _setting(10, _whole(1, 600), "seconds between SIGTERM and SIGKILL where both are chosen")
 
-    chart_metrics: tuple[str, ...] = _setting(("memory",), _some_of(*CHART_METRICS), "what the history chart shows")
-    chart_window: int = _setting(600, _one_of(*CHART_WINDOWS), "seconds the history chart spans")
-    chart_newest_right: bool = _setting(True, _switch, "newest values at the right end of the history chart")
+    chart_metrics: tuple[str, ...] = _setting(
+        USUAL_METRICS, _some_of(*CHART_METRICS), "what the charts show, as many as there is room for"
+    )
+    chart_window: int = _setting(600, _one_of(*CHART_WINDOWS), "seconds the history charts span")
+    chart_newest_right: bool = _setting(True, _switch, "newest values at the right end of the history charts")
 
     threshold_memory: Thresholds | None = _setting(
         Thresholds(90.0, 97.0), _thresholds(100), "memory used, percent: [warning, critical]; [] for none"

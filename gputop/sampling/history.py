@@ -171,6 +171,15 @@ class GpuHistory:
         old = [point for point in self.coarse.since(metric, start) if point[0] < self.fine.oldest]
         return old + list(self.fine.since(metric, start))
 
+    def value_at(self, metric: str, at: float) -> float | None:
+        """The value of the reading nearest to *at*; None where it is unknown or there was no reading near."""
+        best, distance = None, 2 * COARSE_SECONDS
+        for time_, value in self.since(metric, at - distance):
+            if abs(time_ - at) > distance:
+                break
+            best, distance = value, abs(time_ - at)
+        return best if best == best else None
+
 
 class History:
     """The histories of all GPUs, by UUID. They outlive a lost GPU: the curve goes on when it is back. They begin anew

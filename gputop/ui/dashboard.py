@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import events, on
@@ -12,7 +13,7 @@ from textual.screen import Screen
 from gputop import units
 from gputop.leaks.report import LeakReport
 from gputop.model import Snapshot
-from gputop.model.chart_metrics import CHART_METRICS
+from gputop.model.chart_metrics import USUAL_METRICS, next_metrics
 from gputop.monitor import Monitor
 from gputop.sampling.journal import EventKind
 from gputop.sampling.messages import LeaksReported, SettingsChanged, SnapshotTaken
@@ -23,7 +24,7 @@ from gputop.ui.gpus.area import GpuArea
 from gputop.ui.header import Header, HostLine, problem_line
 from gputop.ui.keys import KEYS, Key
 from gputop.ui.kill.start import kill_chosen
-from gputop.ui.layout import LEAST_HEIGHT, LEAST_WIDTH, ScreenLayout, plan_for
+from gputop.ui.layout import LEAST_HEIGHT, LEAST_WIDTH, ScreenLayout, TableRows, plan_for
 from gputop.ui.leaks.text import leaked_label
 from gputop.ui.monitor_screen import MonitorScreen
 from gputop.ui.processes.annotations import ProcessAnnotations
@@ -32,6 +33,7 @@ from gputop.ui.processes.mark import Mark
 from gputop.ui.processes.table import ProcessTable
 from gputop.ui.toolkit import exact_output
 from gputop.ui.toolkit.line_widget import LineWidget, redraw_all
+from gputop.ui.upper_half import UpperHalf
 
 if TYPE_CHECKING:
     from gputop.ui.chart.history_chart import HistoryChart
@@ -58,10 +60,10 @@ class Dashboard(MonitorScreen, Screen[None]):
         exact_output.install(self)
         self.snapshot: Snapshot | None = None  # as it is shown: of the GPUs chosen
         self.time = monitor.shown_time
-        self.chart: HistoryChart | None = None
         self.prompt: FilterPrompt | None = None
         self._plan: tuple[int, int, bool, ScreenLayout] | None = None  # width, height, whether there is a banner
         self._exited = ExitedLines()
+        self._rows = TableRows()
         self._report: LeakReport | None = None  # as it is shown
         self._settings = monitor.settings
 
@@ -69,14 +71,15 @@ class Dashboard(MonitorScreen, Screen[None]):
         self.header = Header(id="header")
         self.host_line = HostLine(id="host")
         self.banner = LineWidget(id="banner")
-        self.gpus = GpuArea(id="gpus")
+        self.upper = UpperHalf(id="upper")
+        self.gpus = self.upper.gpus
         self.table = ProcessTable(id="processes")
         hidden = {key.action for key in KEYS} - {key.action for key in self.keys}
         if self.monitor.signals is None:
             hidden.add("kill")
         self.footer = Footer(hidden=frozenset(hidden), id="footer")
         self.notice = LineWidget(id="notice")
-        yield from (self.header, self.host_line, self.banner, self.gpus, self.table, self.footer, self.notice)
+        yield from (self.header, self.host_line, self.banner, self.upper, self.table, self.footer, self.notice)
 
     def on_mount(self) -> None:
         self.app.delay_update(FIRST_PAINT_SECONDS)
@@ -88,6 +91,11 @@ class Dashboard(MonitorScreen, Screen[None]):
         if self._plan is None or self._plan[:2] != tuple(self.app.size):
             self.rearrange()
             self.call_after_refresh(self._draw)  # in the sizes its parts have only then: the next reading may be far
+
+    @property
+    def chart(self) -> HistoryChart | None:
+        """The history charts, once they were wanted."""
+        return self.upper.chart
 
     # -- drawing
 
@@ -152,23 +160,21 @@ class Dashboard(MonitorScreen, Screen[None]):
 
     def _arrange(self, snapshot: Snapshot, width: int, height: int, small: bool) -> ScreenLayout:
         """Give every board its lines, where that has changed."""
-        arrangement, banner = plan_for(snapshot, self.monitor.settings, width, height), bool(snapshot.problems)
+        rows = self._rows.take(max(len(snapshot.processes), self.table.rows_wanted), time.monotonic())
+        arrangement, banner = plan_for(snapshot, self.monitor.settings, width, height, rows), bool(snapshot.problems)
         if self._plan == (width, height, banner, arrangement):
             return arrangement
+        if self._plan is not None and self._plan[3].gpu_cells != arrangement.gpu_cells:
+            self.call_after_refresh(self._draw)  # in the new widths, which its parts have only then
         self._plan = (width, height, banner, arrangement)
         heights: list[tuple[LineWidget, int]] = [
             (self.header, 1),
             (self.host_line, arrangement.host),
             (self.banner, int(banner)),
-            (self.gpus, arrangement.gpus),
             (self.table, arrangement.table),
-            (self.footer, 1),
-            (self.notice, 0),
+            *((self.footer, 1), (self.notice, 0)),
         ]
-        if self.chart is not None:
-            heights.append((self.chart, arrangement.chart))
-        elif arrangement.chart:
-            self.call_after_refresh(self._bring_chart)
+        self.upper.place(arrangement, not small, self.rearrange)
         for board, lines in heights:
             shown = (board is self.notice) if small else lines > 0
             board.display = shown
@@ -176,15 +182,6 @@ class Dashboard(MonitorScreen, Screen[None]):
                 board.styles.height = board.lines_given = max(1, lines)
         self.footer.update()
         return arrangement
-
-    async def _bring_chart(self) -> None:
-        """The chart comes after the first picture: what it is made of takes a while to import."""
-        if self.chart is None:
-            from gputop.ui.chart.history_chart import HistoryChart
-
-            self.chart = HistoryChart(id="chart")
-            await self.mount(self.chart, after=self.gpus)
-            self.rearrange()
 
     # -- keys
 
@@ -249,15 +246,13 @@ class Dashboard(MonitorScreen, Screen[None]):
         self.monitor.change_for_now(sort=event.column, sort_reverse=event.reverse)
 
     def action_chart(self) -> None:
-        """Off, or the next metric that some GPU tells."""
-        settings, metrics = self.monitor.settings, tuple(CHART_METRICS)
-        at = metrics.index(settings.chart_metrics[0]) + 1 if settings.show_chart else 0
-        if at == len(metrics):
-            self.monitor.change_for_now(show_chart=False)
-            return
-        self.monitor.change_for_now(show_chart=True, chart_metrics=metrics[at : at + 1])
-        if self.snapshot is not None and not plan_for(self.snapshot, self.monitor.settings, *self.app.size).chart:
-            self.notify("No room for the chart: it needs a taller window.", markup=False)
+        """The next set of charts, which is kept for the next time."""
+        settings, gpus = self.monitor.settings, () if self.snapshot is None else self.snapshot.gpus
+        metrics = next_metrics(settings.chart_metrics if settings.show_chart else (), gpus)
+        self.keep(show_chart=bool(metrics), chart_metrics=metrics or USUAL_METRICS)
+        self.look()
+        if metrics and self._plan is not None and not self._plan[3].chart:
+            self.notify("There is no room for charts: they need a taller window.", markup=False)
 
     def action_mark(self) -> None:
         if self.table.mark is not None or self.snapshot is None:

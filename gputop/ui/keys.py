@@ -32,7 +32,7 @@ KEYS: Final = (
     Key("filter", ("f3", "f4", "slash"), "F3 F4 /", "filter: text, user:, gpu:, pid:, mem>10G", "Filter", "F3", "/"),
     Key("tree", ("f5", "t"), "F5 t", "processes as a tree", "Tree", "F5", "t"),
     Key("sort", ("f6", "o"), "F6 o", "choose the column to sort by", "Sort", "F6", "o"),
-    Key("chart", ("f7", "c"), "F7 c", "the history chart: off, or the next metric", "Chart", "F7", "c"),
+    Key("chart", ("f7", "c"), "F7 c", "charts: several, one metric after the other, none", "Chart", "F7", "c"),
     Key("leaks", ("f8", "L"), "F8 L", "memory that nobody uses: who keeps it, why, what to do", "Leaks", "F8", "L"),
     Key(
         "kill",

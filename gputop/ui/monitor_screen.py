@@ -8,6 +8,7 @@ from textual.screen import Screen
 
 from gputop.monitor import Monitor
 from gputop.sampling.bus import Subscription
+from gputop.settings_file import SettingsError
 from gputop.ui.toolkit.glyphs import ASCII, UNICODE
 from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.toolkit.palette import Palette
@@ -53,6 +54,13 @@ class MonitorScreen(_Base):
         ):
             self._view = old = View(monitor.settings, glyphs, has_track, monitor.alarms)
         return old
+
+    def keep(self, **changes: Any) -> None:
+        """Change settings and save that, without a word but where they cannot be saved."""
+        try:
+            self.monitor.change(self.monitor.settings.changed(**changes))
+        except SettingsError as error:
+            self.notify(f"Used until gputop ends, but not saved: {error}", severity="warning", markup=False)
 
     def on_mount(self) -> None:
         self._subscriptions = [self.monitor.bus.subscribe(type_, self._told) for type_ in self.shows]

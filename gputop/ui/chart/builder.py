@@ -15,8 +15,7 @@ from typing import Final
 
 from gputop.model import clean_text
 from gputop.sampling.history import History
-from gputop.ui.chart.picture import ChartPane, ChartStyle, Curve, Painter
-from gputop.ui.toolkit.cells import Line
+from gputop.ui.chart.picture import ChartPane, ChartStyle, Curve, Painter, PanePicture
 
 SHARE: Final = 0.025  # of a core, at most
 LEAST_INTERVAL: Final = 1.0  # seconds between two pictures of the same size and subject
@@ -42,10 +41,10 @@ class ChartRequest:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The answer: the lines of each pane, or why there are none."""
+    """The answer: the picture of each pane, or why there are none."""
 
     request: ChartRequest
-    panes: tuple[tuple[Line, ...], ...]
+    panes: tuple[PanePicture, ...]
     cpu_seconds: float
     error: str | None = None
 
@@ -106,19 +105,18 @@ class ChartBuilder:
         while (request := self._next()) is not None:
             started = time.monotonic()
             picture = self._build(request)
-            pause = max(LEAST_INTERVAL, self._column_seconds(request), picture.cpu_seconds / self._share)
+            pause = max(LEAST_INTERVAL, self._dot_seconds(picture), picture.cpu_seconds / self._share)
             self._drawn = request.subject
             self._due = min(max(self._due, started) + pause, started + max(pause, _MOST_DEBT))
             self._deliver(picture)
 
-    def _column_seconds(self, request: ChartRequest) -> float:
-        """Seconds of half a cell: nothing new is to be seen sooner. At most 5."""
-        widest = max((pane.width for pane in request.panes), default=1)
-        return min(5.0, request.look.window / max(1, 2 * widest))
+    def _dot_seconds(self, picture: Picture) -> float:
+        """Seconds of the narrowest dot: nothing new is to be seen sooner. At most 5."""
+        return min([5.0, *(pane.axis.seconds for pane in picture.panes if pane.axis is not None)])
 
     def _build(self, request: ChartRequest) -> Picture:
         started = time.thread_time()
-        panes = []
+        panes: list[PanePicture] = []
         error = None
         try:
             self._painter.prepare()

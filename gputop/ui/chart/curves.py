@@ -6,13 +6,16 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from gputop.ui.chart.scale import Scale
+
 #: Dots of a braille character by (dot row from the bottom, dot column); Unicode 3.0, block U+2800.
 BRAILLE: Final = ((0x40, 0x80), (0x04, 0x20), (0x02, 0x10), (0x01, 0x08))
 _HOLE: Final = 3.0  # sample distances without a sample make a gap
 
 
 class Decimated:
-    """One curve: the *maximum* of each bucket of time, so that a spike is never averaged away, and where it is broken.
+    """One curve: the *maximum* of each bucket of time, so that a spike is never averaged away, the mean below it, and
+    where it is broken.
 
     Buckets are numbered since the epoch. It is fed as samples come, each sample once: a chart's cost does not depend on
     how many samples its window holds. Memory is bounded by :meth:`forget`.
@@ -21,6 +24,7 @@ class Decimated:
     def __init__(self, bucket_seconds: float) -> None:
         self.bucket_seconds = bucket_seconds
         self.highest: dict[int, float] = {}
+        self._sums: dict[int, tuple[float, int]] = {}  # of the samples of a bucket, and how many there were
         self.breaks: set[int] = set()  # no line leads to these buckets from the one before
         self.newest = -math.inf  # time of the newest sample taken, known or not
         self.last = -1  # the newest bucket with a value
@@ -48,6 +52,10 @@ class Decimated:
                 self._unknown, self._distance = True, distance
                 continue
             bucket = int(at / seconds)
+            total, count = self._sums.get(bucket, (0.0, 0))
+            self._sums[bucket] = total + value, count + 1
+            if count:
+                self._change(bucket)
             old = highest.get(bucket)
             if old is None:
                 highest[bucket] = value
@@ -60,7 +68,6 @@ class Decimated:
                 self._change(bucket)
             elif value > old:
                 highest[bucket] = value
-                self._change(bucket)
             self._unknown = False
             self._distance = distance if distance < math.inf else None
 
@@ -73,10 +80,20 @@ class Decimated:
         if before > self.oldest:
             self.oldest = before
             self.highest = {bucket: value for bucket, value in self.highest.items() if bucket >= before}
+            self._sums = {bucket: kept for bucket, kept in self._sums.items() if bucket >= before}
             self.breaks = {bucket for bucket in self.breaks if bucket >= before}
 
-    def peak(self) -> float | None:
-        return max(self.highest.values(), default=None)
+    def mean(self, bucket: int) -> float:
+        """Of the samples of *bucket*, which has some."""
+        total, count = self._sums[bucket]
+        return total / count
+
+    def range(self, of_means: bool = False) -> tuple[float, float] | None:
+        """The lowest and the highest value kept; *of_means*: the lowest mean."""
+        values = self.highest.values()
+        if not values:
+            return None
+        return min(map(self.mean, self.highest) if of_means else values), max(values)
 
     def known_before(self, bucket: int) -> int | None:
         """The newest bucket with a value before *bucket*."""
@@ -85,29 +102,33 @@ class Decimated:
                 return number
         return None
 
-    def height(self, bucket: int, rows: int, top: float) -> int:
-        """The dot, of *rows* from 0 to *top*, in which the value of *bucket* lies."""
-        return max(0, min(rows - 1, int(self.highest[bucket] * (rows - 1) / top + 0.5)))
-
-    def runs(self, begin: int, rows: int, top: float) -> Iterator[tuple[int, int, int]]:
-        """(bucket, lowest dot, highest dot) of the dots lit from bucket *begin* on: they lead from the height before to
-        the bucket's own. Between buckets further apart (samples rarer than buckets) runs a straight line."""
+    def heights(self, begin: int, dots: int, scale: Scale) -> Iterator[tuple[int, int, int | None]]:
+        """(bucket, dot, the dot before where a line leads from there) from bucket *begin* on, of *dots* over *scale*.
+        Between buckets further apart (samples rarer than buckets) runs a straight line."""
+        highest = self.highest
         previous = self.known_before(begin)
-        before = 0 if previous is None else self.height(previous, rows, top)
+        before = 0 if previous is None else scale.dot(highest[previous], dots)
         for bucket in range(begin, self.last + 1):
-            if bucket not in self.highest:
+            if bucket not in highest:
                 continue
-            height = self.height(bucket, rows, top)
-            low = high = height
-            if previous is not None and bucket not in self.breaks:
+            height = scale.dot(highest[bucket], dots)
+            if previous is None or bucket in self.breaks:
+                yield bucket, height, None
+            else:
+                start = previous
                 for between in range(previous + 1, bucket):
-                    step = round(before + (height - before) / (bucket - previous))
+                    step = round(before + (height - before) / (bucket - start))
                     if between >= begin:
-                        yield (between, *_joined(before, step))
-                    before, previous = step, between
-                low, high = _joined(before, height)
-            yield bucket, low, high
+                        yield between, step, before
+                    before, start = step, between
+                yield bucket, height, before
             previous, before = bucket, height
+
+    def runs(self, begin: int, dots: int, scale: Scale) -> Iterator[tuple[int, int, int]]:
+        """(bucket, lowest dot, highest dot) of the dots lit from bucket *begin* on: they lead from the height before to
+        the bucket's own."""
+        for bucket, height, before in self.heights(begin, dots, scale):
+            yield (bucket, height, height) if before is None else (bucket, *_joined(before, height))
 
 
 def _joined(before: int, height: int) -> tuple[int, int]:
@@ -121,20 +142,25 @@ def _joined(before: int, height: int) -> tuple[int, int]:
 
 class Raster:
     """The cells of one curve, kept from picture to picture: what has passed does not change, so only the newest cells
-    are drawn again. *across* and *up*: the dots of a cell, 2 and 4 for braille, 1 and 1 for plain characters."""
+    are drawn again. *across* and *up*: the dots of a cell, 2 and 4 for braille, 1 and 1 for plain characters, 1 and 8
+    for a filled area."""
 
     def __init__(self, curve: Decimated, across: int, up: int) -> None:
         self.curve = curve
         self.across, self.up = across, up
-        self.columns: dict[int, dict[int, int]] = {}  # dots by row from the bottom, by cell column since the epoch
-        self._drawn_for: tuple[int, float] | None = None
+        #: By cell column since the epoch: dots by row from the bottom.
+        self.columns: dict[int, dict[int, int]] = {}
+        #: The same of a filled area: how many dots are lit, from the bottom, up to the mean and to the maximum.
+        self.levels: dict[int, tuple[int, int]] = {}
+        self._drawn_for: tuple[int, Scale, int] | None = None
 
-    def update(self, rows: int, top: float) -> None:
-        """Bring the cells up to date; *rows* of cells from 0 to *top*."""
+    def update(self, rows: int, scale: Scale, offset: int = 0) -> None:
+        """Bring the cells up to date: *rows* of them over *scale*; buckets whose number leaves *offset* when divided by
+        *across* are at the left of a cell."""
         curve, across, up = self.curve, self.across, self.up
-        if self._drawn_for != (rows, top):
-            self._drawn_for = (rows, top)
-            self.columns = {}
+        if self._drawn_for != (rows, scale, offset):
+            self._drawn_for = (rows, scale, offset)
+            self.columns, self.levels = {}, {}
             begin: int = curve.oldest
         elif curve.changed_from is None:
             begin = curve.last + 1
@@ -142,13 +168,21 @@ class Raster:
             known = curve.known_before(curve.changed_from)
             begin = curve.oldest if known is None else known + 1
         curve.changed_from = None
-        begin -= begin % across
-        first, oldest = begin // across, curve.oldest // across
+        begin -= (begin - offset) % across
+        first, oldest = (begin - offset) // across, (curve.oldest - offset) // across
+        if up == 8:
+            self.levels = {column: level for column, level in self.levels.items() if oldest <= column < first}
+            for bucket, height, _ in curve.heights(begin, rows * up, scale):
+                mean = height
+                if bucket in curve.highest:
+                    mean = scale.dot(curve.mean(bucket), rows * up)
+                self.levels[bucket] = mean + 1, height + 1
+            return
         if any(column < oldest or column >= first for column in self.columns):
             self.columns = {column: cells for column, cells in self.columns.items() if oldest <= column < first}
         columns = self.columns
-        for bucket, low, high in curve.runs(begin, rows * up, top):
-            column, half = divmod(bucket, across)
+        for bucket, low, high in curve.runs(begin, rows * up, scale):
+            column, half = divmod(bucket - offset, across)
             cells = columns.get(column)
             if cells is None:
                 cells = columns[column] = {}

@@ -7,10 +7,8 @@ from typing import Final
 
 from gputop.model import Severity
 from gputop.sampling.journal import EventKind, JournalEvent
-from gputop.text import width
-from gputop.ui.chart.picture import ChartStyle
-from gputop.ui.chart.scale import TimeAxis
-from gputop.ui.toolkit.cells import Line, line_width
+from gputop.ui.chart.picture import PanePicture
+from gputop.ui.toolkit.cells import Line
 
 LETTERS: Final = {
     EventKind.START: "s",
@@ -37,27 +35,21 @@ _STYLES: Final = {
 }
 
 
-def with_events(
-    lines: tuple[Line, ...], look: ChartStyle, now: float, events: Iterable[JournalEvent]
-) -> tuple[Line, ...]:
-    """*lines* of a picture whose axis ends at *now*, with a letter on the axis for each of *events*; where several are
-    in one cell, the worst one's."""
-    if len(lines) < 3 or len(lines[0]) < 2:
+def with_events(picture: PanePicture, events: Iterable[JournalEvent]) -> tuple[Line, ...]:
+    """The lines of *picture* with a letter on the time axis for each of *events*; where several are in one cell, the
+    worst one's."""
+    axis, lines = picture.axis, picture.lines
+    if axis is None:
         return lines
-    left = width(lines[0][0][0]) + 1  # the labels and the axis
-    columns = line_width(lines[0]) - left
-    if columns < 1:
-        return lines
-    axis = TimeAxis.of(columns, look.window, now, look.newest_right)
     worst: dict[int, JournalEvent] = {}
     for event in events:
-        cell = axis.cell(int(event.at / axis.seconds))
-        if 0 <= cell < columns and (cell not in worst or event.severity >= worst[cell].severity):
+        cell = axis.cell_at(event.at)
+        if cell is not None and (cell not in worst or event.severity >= worst[cell].severity):
             worst[cell] = event
     if not worst:
         return lines
-    letters = {left + cell: (LETTERS[event.kind], _STYLES[event.severity]) for cell, event in worst.items()}
-    return (*lines[:-2], _lettered(lines[-2], letters), lines[-1])
+    letters = {picture.left + cell: (LETTERS[event.kind], _STYLES[event.severity]) for cell, event in worst.items()}
+    return (*lines[:-1], _lettered(lines[-1], letters))
 
 
 def _lettered(line: Line, letters: dict[int, tuple[str, str]]) -> Line:

@@ -1,16 +1,16 @@
-"""The history chart: a bordered pane for each metric, its picture built elsewhere (chart_builder.py).
+"""The history charts: a framed pane for each metric, its picture built elsewhere (builder.py).
 
-A tick only renews the values in the title line and hands on a request; the picture is shown when it arrives, and of it
-the cells that changed.
+A tick only renews the values in the title lines and hands on a request; the picture is shown when it arrives, and of it
+the cells that changed. Where the panes are and what stands above them is in panes.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import math
 from typing import ClassVar, Final
 
-from textual.events import Blur, Focus, Hide, Resize
+from textual.binding import Binding
+from textual.events import Blur, Click, Focus, Hide, Resize
 from textual.message import Message
 
 from gputop import units
@@ -18,61 +18,30 @@ from gputop.model import Gpu, Snapshot
 from gputop.model.chart_metrics import CHART_METRICS
 from gputop.sampling.history import History
 from gputop.sampling.journal import Journal
-from gputop.text import width
 from gputop.ui.chart.builder import ChartBuilder, ChartRequest, Picture
 from gputop.ui.chart.events import with_events
-from gputop.ui.chart.picture import ChartPane, ChartStyle, Curve, empty_axes
-from gputop.ui.chart.scale import TimeAxis
-from gputop.ui.toolkit.cells import Line, Span, line_width
+from gputop.ui.chart.panes import PanePosition, arrange, side_by_side, top_line
+from gputop.ui.chart.picture import ChartPane, ChartStyle, Curve, PanePicture, empty_axes
+from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.toolkit.line_widget import LineWidget
-from gputop.ui.toolkit.palette import gpu_role
 from gputop.ui.toolkit.view import View
 
-LEAST_PANE_WIDTH: Final = 50
-LEAST_PANE_HEIGHT: Final = 7
-_GAP: Final = 2  # cells between two panes
-_VALUE_CELLS: Final = {"B": 6, "%": 4, "W": 5, "°C": 5, "B/s": 5, "MHz": 7}
-
-
-@dataclass(frozen=True, slots=True)
-class PanePosition:
-    """Where the bordered pane of a metric is, in cells of the widget."""
-
-    metric: str
-    x: int
-    y: int
-    width: int
-    height: int
-
-
-def arrange(metrics: Sequence[str], width: int, height: int) -> tuple[PanePosition, ...]:
-    """Panes side by side as far as they are wide enough, then below each other; what does not fit is left out, but
-    never the first."""
-    if width < 8 or height < 4 or not metrics:
-        return ()
-    abreast = max(1, min(len(metrics), (width + _GAP) // (LEAST_PANE_WIDTH + _GAP)))
-    rows = max(1, min(-(-len(metrics) // abreast), height // LEAST_PANE_HEIGHT))
-    places: list[PanePosition] = []
-    for row in range(rows):
-        line = metrics[row * abreast : (row + 1) * abreast]
-        y, bottom = row * height // rows, (row + 1) * height // rows
-        free = width - _GAP * (len(line) - 1)
-        for n, metric in enumerate(line):
-            x, right = n * free // len(line), (n + 1) * free // len(line)
-            places.append(PanePosition(metric, x + n * _GAP, y, right - x, bottom - y))
-    return tuple(places)
-
-
-def _cells(line: Line) -> Iterator[Span]:
-    for text, style in line:
-        for character in text:
-            yield character, style
+_ALWAYS_TOLD: Final = ("utilization", "memory")
 
 
 class HistoryChart(LineWidget, can_focus=True):
-    """Charts of ``Settings.chart_metrics`` over ``chart_window`` seconds, a curve a GPU."""
+    """Charts of ``Settings.chart_metrics`` over ``chart_window`` seconds, a curve a GPU. Focused, the arrows move a
+    cursor in time: the title lines have the values of then."""
 
     DEFAULT_CSS: ClassVar[str] = "HistoryChart { width: 100%; height: 1fr; }"
+    BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
+        Binding("left", "cursor(-1)", "earlier", show=False),
+        Binding("right", "cursor(1)", "later", show=False),
+        Binding("up,pageup", "cursor(-10)", "much earlier", show=False),
+        Binding("down,pagedown", "cursor(10)", "much later", show=False),
+        Binding("home", "cursor(-9999)", "the oldest", show=False),
+        Binding("end", "cursor(9999)", "the newest", show=False),
+    ]
 
     class Built(Message, bubble=False):
         """A picture is ready; posted by the builder's thread."""
@@ -85,16 +54,18 @@ class HistoryChart(LineWidget, can_focus=True):
         super().__init__(id=id, classes=classes)
         self.builder = ChartBuilder(lambda picture: self.post_message(self.Built(picture)))
         self.picture: Picture | None = None  # the newest
+        self.cursor: float | None = None  # the time at the cursor (epoch seconds), while focused
         self._shown: tuple[Snapshot, History, View] | None = None
         self._now: float | None = None
         self._jump = 0
+        self._told: set[str] = set(_ALWAYS_TOLD)  # metrics of which some GPU has had a value that is not 0
         self.journal: Journal | None = None  # what happened is told by letters on the axis
         self._bodies: tuple[tuple[object, ...], list[tuple[Line, ...]]] | None = None
 
     def show_snapshot(
         self, snapshot: Snapshot, history: History, view: View, now: float | None = None, jump: int = 0
     ) -> None:
-        """Every tick: the values in the title now, the curves when they are due. Hidden, nothing is built.
+        """Every tick: the values in the titles now, the curves when they are due. Hidden, nothing is built.
 
         *now*: where the curves end, while *snapshot* is of an earlier time, which gets a mark; *jump* counts up where
         *history* is another one than before.
@@ -125,11 +96,57 @@ class HistoryChart(LineWidget, can_focus=True):
         self._update()
 
     def on_blur(self, _: Blur) -> None:
+        self.cursor = None
         self._update()
 
     def on_history_chart_built(self, message: Built) -> None:
         self.picture = message.picture
         self._update(request=False)
+
+    # -- the cursor in time
+
+    def _first_pane(self) -> PanePicture | None:
+        panes = () if self.picture is None else self.picture.panes
+        return panes[0] if panes and panes[0].axis is not None else None
+
+    def action_cursor(self, cells: int) -> None:
+        """Move the cursor by *cells* of time; the first time it appears at the newest reading."""
+        pane = self._first_pane()
+        if pane is None or pane.axis is None or self._shown is None:
+            return
+        axis = pane.axis
+        newest = math.floor(self._newest(self._shown[0]) / axis.seconds)
+        at = newest if self.cursor is None else math.floor(self.cursor / axis.seconds)
+        step = cells * axis.across * (1 if axis.newest_right or abs(cells) > 1 else -1)
+        self.cursor = (max(axis.first, min(newest, at + step)) + 0.5) * axis.seconds
+        self._update(request=False)
+
+    def on_click(self, event: Click) -> None:
+        """The cursor goes where one clicks."""
+        if self.picture is None or self._shown is None:
+            return
+        for place, pane in zip(self._places(self._shown[2], self._shown[0]), self.picture.panes, strict=False):
+            cell = event.x - place.x - 1 - pane.left
+            if pane.axis is not None and place.y <= event.y < place.y + place.height and 0 <= cell < pane.axis.columns:
+                begin, end = pane.axis.times(cell)
+                self.cursor = min((begin + end) / 2, self._newest(self._shown[0]))
+                self._update(request=False)
+
+    def _newest(self, snapshot: Snapshot) -> float:
+        return snapshot.taken_at if self._now is None else self._now
+
+    # -- drawing
+
+    def _places(self, view: View, snapshot: Snapshot) -> tuple[PanePosition, ...]:
+        return arrange(self._metrics(view, snapshot), self.size.width, self.size.height)
+
+    def _metrics(self, view: View, snapshot: Snapshot) -> list[str]:
+        """Those of the settings of which there is something to see, or all where there is nothing of any."""
+        chosen = view.settings.chart_metrics
+        for metric in chosen:
+            if metric not in self._told and any(map(CHART_METRICS[metric].of, snapshot.gpus)):
+                self._told.add(metric)
+        return [metric for metric in chosen if metric in self._told] or list(chosen)
 
     def _update(self, request: bool = True) -> None:
         if self._shown is None or not self.is_shown:
@@ -137,9 +154,10 @@ class HistoryChart(LineWidget, can_focus=True):
             return
         snapshot, history, view = self._shown
         settings = view.settings
-        places = arrange(settings.chart_metrics, self.size.width, self.size.height)
-        full = max((gpu.memory_total_bytes for gpu in snapshot.gpus if gpu.memory_total_bytes), default=None)
-        panes = tuple(ChartPane(place.metric, place.width - 4, place.height - 2, full) for place in places)
+        places = self._places(view, snapshot)
+        totals = {gpu.memory_total_bytes for gpu in snapshot.gpus if gpu.memory_total_bytes}
+        full = max(totals) if len(totals) == 1 else None  # of several kinds, none is the total
+        panes = tuple(ChartPane(place.metric, place.width - 2, place.height - 1, full) for place in places)
         look = ChartStyle(
             float(settings.chart_window),
             settings.chart_newest_right,
@@ -151,7 +169,7 @@ class HistoryChart(LineWidget, can_focus=True):
             curves = tuple(Curve(gpu.uuid, gpu.index) for gpu in snapshot.gpus)
             end = self._end(snapshot, look)
             self.builder.request(ChartRequest(panes, look, curves, history, end, self._jump))
-        self._show_panes(places, panes, look, snapshot, view)
+        self._show_panes(places, panes, look, snapshot, history, view)
 
     def _end(self, snapshot: Snapshot, look: ChartStyle) -> float:
         """Where the time axis ends: now, or such that a moment before its begin is in it."""
@@ -167,22 +185,36 @@ class HistoryChart(LineWidget, can_focus=True):
         panes: tuple[ChartPane, ...],
         look: ChartStyle,
         snapshot: Snapshot,
+        history: History,
         view: View,
     ) -> None:
         border = "accent" if self.has_focus else "faint"
         picture = self.picture
         if picture is not None and picture.request.panes != panes:
             picture = None  # of another size or metric: the right one is on its way
-        mark = None if self._now is None else snapshot.taken_at
+        mark = self.cursor
+        if mark is None and self._now is not None:
+            mark = snapshot.taken_at
         key = (picture, panes, look, border, mark, self.journal.version if self.journal is not None else 0)
         if self._bodies is None or self._bodies[0] != key:
             self._bodies = key, [self._body(n, pane, picture, look, view, border, mark) for n, pane in enumerate(panes)]
         blocks: list[tuple[Line, ...]] = []
-        dropped = len(view.settings.chart_metrics) - len(places)
-        for n, (place, body) in enumerate(zip(places, self._bodies[1], strict=True)):
-            title = _title(place.metric, snapshot, view, dropped if n == 0 else 0)
-            blocks.append((_top(title, place, snapshot.gpus, view, border), *body))
-        self.show(_side_by_side(places, blocks))
+        for place, body in zip(places, self._bodies[1], strict=True):
+            remark: Span = (units.short_duration(view.settings.chart_window), "dim")
+            if self.cursor is not None:
+                remark = (f"at {units.clock(self.cursor)}", "accent")
+            values = [self._value(place.metric, gpu, history) for gpu in snapshot.gpus]
+            line = top_line(place, snapshot.gpus, values, view, border, remark)
+            blocks.append((line, *body))
+        self.show(side_by_side(places, blocks))
+
+    def _value(self, metric: str, gpu: Gpu, history: History) -> float | None:
+        """The GPU's value now, or at the cursor."""
+        if self.cursor is not None:
+            track = history.track(gpu.uuid)
+            return None if track is None else track.value_at(metric, self.cursor)
+        known = not (gpu.late or gpu.asleep or gpu.error is not None)
+        return CHART_METRICS[metric].of(gpu) if known else None
 
     def _body(
         self,
@@ -194,37 +226,21 @@ class HistoryChart(LineWidget, can_focus=True):
         border: str,
         mark: float | None,
     ) -> tuple[Line, ...]:
-        """The lines below the title line: the picture between its borders."""
-        if picture is None or picture.error is not None:
-            lines = empty_axes(pane, look)
-        else:
-            lines = picture.panes[n]
-            if self.journal is not None and self.journal.events:
-                lines = with_events(lines, look, picture.request.now, self.journal.events)
-            if mark is not None:
-                lines = with_mark(lines, look, picture.request.now, mark, view.glyphs.side)
+        """The lines below the title line: the plot between its borders, the time axis as the lower border."""
+        drawn = empty_axes(pane, look) if picture is None or picture.error is not None else picture.panes[n]
+        lines = drawn.lines
+        if self.journal is not None and self.journal.events:
+            lines = with_events(drawn, self.journal.events)
+        cell = None if mark is None or drawn.axis is None else drawn.axis.cell_at(mark)
+        if cell is not None:
+            lines = (*(_struck(line, drawn.left + cell, view.glyphs.side) for line in lines[:-1]), *lines[-1:])
         if picture is not None and picture.error is not None and lines:
-            words = picture.error.encode("ascii", "replace").decode()[: pane.width]
-            lines = (((words.ljust(pane.width), "warning"),), *lines[1:])
+            message = picture.error.encode("ascii", "replace").decode()[: pane.width]
+            lines = (((message.ljust(pane.width), "warning"),), *lines[1:])
         glyphs = view.glyphs
-        left, right = (glyphs.side + " ", border), (" " + glyphs.side, border)
-        bottom = glyphs.corners[2] + glyphs.rule * (pane.width + 2) + glyphs.corners[3]
-        return (*((left, *line, right) for line in lines), ((bottom, border),))
-
-
-def with_mark(lines: tuple[Line, ...], look: ChartStyle, now: float, at: float, stroke: str) -> tuple[Line, ...]:
-    """*lines* of a picture whose axis ends at *now*, with a stroke at the time *at*."""
-    if len(lines) < 3 or len(lines[0]) < 2:
-        return lines
-    left = width(lines[0][0][0]) + 1  # the labels and the axis
-    columns = line_width(lines[0]) - left
-    if columns < 1:
-        return lines
-    axis = TimeAxis.of(columns, look.window, now, look.newest_right)
-    cell = axis.cell(int(at / axis.seconds))
-    if not 0 <= cell < columns:
-        return lines
-    return (*(_struck(line, left + cell, stroke) for line in lines[:-2]), *lines[-2:])
+        side: Span = (glyphs.side, border)
+        bottom = ((glyphs.corners[2], border), *lines[-1], (glyphs.corners[3], border))
+        return (*((side, *line, side) for line in lines[:-1]), bottom)
 
 
 def _struck(line: Line, at: int, stroke: str) -> Line:
@@ -240,77 +256,3 @@ def _struck(line: Line, at: int, stroke: str) -> Line:
             spans.append((text, style))
         x += len(text)
     return tuple(span for span in spans if span[0])
-
-
-def _side_by_side(places: tuple[PanePosition, ...], blocks: list[tuple[Line, ...]]) -> tuple[Line, ...]:
-    lines: list[Line] = []
-    for place, block in zip(places, blocks, strict=True):
-        if place.x == 0:
-            lines += block
-        else:
-            for n, line in enumerate(block):
-                lines[place.y + n] = (*lines[place.y + n], (" " * _GAP, "faint"), *line)
-    return tuple(lines)
-
-
-def _title(metric: str, snapshot: Snapshot, view: View, dropped: int) -> str:
-    span = units.short_duration(view.settings.chart_window)
-    parts = [CHART_METRICS[metric].label, *(["all GPUs"] if len(snapshot.gpus) > 1 else []), f"last {span}"]
-    if dropped:
-        parts.append(f"{dropped} more {'metric needs' if dropped == 1 else 'metrics need'} more room")
-    return f" {view.glyphs.bullet} ".join(parts)
-
-
-def _top(title: str, place: PanePosition, gpus: tuple[Gpu, ...], view: View, border: str) -> Line:
-    """``╭ title ─────── ■ 0 88.1G  ■ 1 118.3G ─╮``, exactly as wide as its pane."""
-    glyphs = view.glyphs
-    room = place.width - 4  # the corners, and a rule before the right one and after the left one
-    title = title[: max(0, room - 1)]
-    legend: tuple[Span, ...] = ()
-    for candidate in _legends(place.metric, gpus, view):
-        if line_width(candidate) + len(title) + 6 <= room:
-            legend = candidate
-            break
-    if legend:
-        legend = ((" ", border), *legend, (" ", border))
-    left = f"{glyphs.corners[0]} "
-    rules = place.width - len(left) - len(title) - 1 - line_width(legend) - 2
-    return (
-        (left, border),
-        (title, "title"),
-        (" " + glyphs.rule * rules, border),
-        *legend,
-        (glyphs.rule + glyphs.corners[1], border),
-    )
-
-
-def _legends(metric: str, gpus: tuple[Gpu, ...], view: View) -> Iterator[tuple[Span, ...]]:
-    """From the fullest to the shortest: marks with values, marks alone."""
-    mark = "#" if view.glyphs.full.isascii() else "■"
-    for with_values in (True, False):
-        spans: list[Span] = []
-        for gpu in gpus:
-            if spans:
-                spans.append(("  " if with_values else " ", "faint"))
-            spans.append((f"{mark}{' ' if with_values else ''}{gpu.index}", gpu_role(gpu.index)))
-            if with_values:
-                spans.append((" " + _value(metric, gpu, view), "text"))
-        yield tuple(spans)
-
-
-def _value(metric: str, gpu: Gpu, view: View) -> str:
-    """What the GPU's value is now, in a fixed number of cells."""
-    kind = CHART_METRICS[metric].unit
-    known = not (gpu.late or gpu.asleep or gpu.error is not None)
-    value = CHART_METRICS[metric].of(gpu) if known else None
-    if value is None:
-        text = view.glyphs.unknown
-    elif kind == "B":
-        text = view.memory(value)
-    elif kind == "°C":
-        text = view.temperature(value).replace("°", view.glyphs.degree)
-    elif kind == "B/s":
-        text = units.rate(value)
-    else:
-        text = f"{value:.0f}{kind}"
-    return text.rjust(_VALUE_CELLS[kind] + (kind == "B" and view.settings.memory_unit == "MiB"))

@@ -11,18 +11,25 @@ from typing import Final
 from gputop import units
 from gputop.model.chart_metrics import CHART_METRICS
 
-_TOPS: Final = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
-_STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
+_STEPS: Final = (1.0, 2.0, 2.5, 5.0)
 _TIME_STEPS: Final = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200)
+#: What an axis spans before enough is known for the window of the settings.
+_GROWING_SPANS: Final = (15, 30, 60, 90, 120, 180, 240, 300, 420, 600, 900, 1200, 1800, 2700)
 #: Where the axis ends when nothing is known yet, in the unit of the metric.
 _FIRST_TOP: Final = {"B": float(units.GIB), "B/s": 1e6, "MHz": 1000.0}
+_LEAST_SHARE: Final = {"B": 0.02, "W": 0.1, "°C": 0.1, "MHz": 0.1}  # of the highest value (of the total, for memory)
+_LEAST_SPAN: Final = {"B": float(units.MIB), "B/s": 1e3}  # in the unit of the metric; else 1
+_NEAR_SHARE: Final = 0.1  # of the total: memory that comes so near has the total on its axis
+_FROM_ZERO_SHARE: Final = 0.35  # of the highest value: an axis that would begin below it begins at 0
+_SHRINK: Final = 2.5  # an axis so many times too long is made anew
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A value axis from 0 to *top* (in the metric's own unit). *ticks* are (value, label), lowest first; all labels
+    """A value axis from *low* to *top* (in the metric's own unit). *ticks* are (value, label), lowest first; all labels
     take the same number of cells, and the unit stands at the topmost one at least."""
 
+    low: float
     top: float
     ticks: tuple[tuple[float, str], ...]
 
@@ -30,9 +37,10 @@ class Scale:
     def label_width(self) -> int:
         return len(self.ticks[0][1])
 
-    def padded(self, cells: int) -> Scale:
-        """The same axis with labels *cells* wide."""
-        return Scale(self.top, tuple((value, label.rjust(cells)) for value, label in self.ticks))
+    def dot(self, value: float, dots: int) -> int:
+        """Which of *dots*, from 0 at the bottom, *value* lies in; the nearest one for what is beyond the axis."""
+        at = int((value - self.low) * (dots - 1) / (self.top - self.low) + 0.5) if value > self.low else 0
+        return min(dots - 1, at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,101 +70,172 @@ def _unit(metric: str, top: float, memory_unit: str, temperature_unit: str) -> _
     return _Unit(kind if kind == "%" else f" {kind}")
 
 
-def nice_top(peak: float) -> float:
-    """The smallest round number not below *peak* (which is above 0)."""
-    power = 10.0 ** math.floor(math.log10(peak))
-    return next((top * power for top in _TOPS if top * power >= peak * (1 - 1e-9)), 10 * power)
-
-
-def axis_top(
-    metric: str, peak: float | None, full: float | None, before: float | None, temperature_unit: str = "C"
-) -> float:
-    """Where the axis of *metric* ends: 100 for percent, *full* (the largest GPU's total) for memory, else a round
-    number above *peak*, which shrinks only when it is twice too large (*before* is where it ended), so that a curve
-    does not jump about. In the metric's own unit."""
-    fixed = CHART_METRICS[metric].top
-    if fixed is not None:
-        return float(fixed)
-    kind = CHART_METRICS[metric].unit
-    if kind == "B" and full:
-        return max(full, peak or 0.0)
-    if peak is None or not 0 < peak < math.inf:
-        return before or _FIRST_TOP.get(kind, 100.0)
-    if before is not None and before / 2 < peak <= before:
-        return before
-    unit = _unit(metric, peak, "GiB", temperature_unit)  # round as shown
-    return max((nice_top(peak * unit.factor + unit.offset) - unit.offset) / unit.factor, peak)
-
-
 def value_scale(
-    metric: str, top: float, rows: int, memory_unit: str = "GiB", temperature_unit: str = "C", ascii_only: bool = False
+    metric: str,
+    known: tuple[float, float] | None,
+    rows: int,
+    *,
+    full: float | None = None,
+    before: Scale | None = None,
+    memory_unit: str = "GiB",
+    temperature_unit: str = "C",
+    ascii_only: bool = False,
 ) -> Scale:
-    """The axis from 0 to *top*, which is drawn over *rows* lines: a tick every three lines at most."""
-    unit = _unit(metric, top, memory_unit, temperature_unit)
-    shown = top * unit.factor + unit.offset
-    low = unit.offset
-    wanted = max(1, min(5, (rows - 1) // 3))
-    step = _step((shown - low) / wanted)
-    values = [low]
-    n = math.floor(low / step) + 1
-    while n * step < shown - 0.6 * step:
-        if n * step - low >= 0.6 * step:
-            values.append(n * step)
-        n += 1
-    values.append(shown)
+    """The axis for values from the lowest to the highest *known*, drawn over *rows* lines: at least four labels where
+    there are lines for them.
+
+    Percent is 0 to 100, a rate begins at 0; any other quantity has an axis from a round number below the lowest to one
+    above the highest value, and memory that comes near to *full* (the GPU's total) has that on it too. *before* is the
+    axis so far: it stays as long as it is good enough, so that a curve does not jump about.
+    """
+    kind = CHART_METRICS[metric].unit
+    low, high = _range(metric, known, full)
+    unit = _unit(metric, high, memory_unit, temperature_unit)
+    least, most = low * unit.factor + unit.offset, high * unit.factor + unit.offset
+    if kind == "°C" and low <= 0:
+        least = unit.offset
+    step = _step(least, most, max(1, rows - 1))
+    first = math.floor(least / step + 1e-9)
+    last = max(first + 1, math.ceil(most / step - 1e-9))
+    scale = _labelled([n * step for n in range(first, last + 1)], step, unit, ascii_only)
+    if (
+        before is not None
+        and before.low <= low
+        and high <= before.top
+        and before.top - before.low < _SHRINK * (scale.top - scale.low)
+        and len(before.ticks) <= rows
+        and before.ticks[-1][1].lstrip("-0123456789. ") == scale.ticks[-1][1].lstrip("-0123456789. ")
+    ):
+        return before
+    return scale
+
+
+def _range(metric: str, known: tuple[float, float] | None, full: float | None) -> tuple[float, float]:
+    """What the axis must hold, in the metric's own unit."""
+    fixed, kind = CHART_METRICS[metric].top, CHART_METRICS[metric].unit
+    if fixed is not None:
+        return 0.0, float(fixed)
+    if known is None or not -math.inf < known[0] <= known[1] < math.inf or known[1] <= 0:
+        return 0.0, (full if kind == "B" and full else _FIRST_TOP.get(kind, 100.0))
+    low, high = known
+    if kind == "B/s":
+        return 0.0, max(high, _LEAST_SPAN[kind])
+    least = max(_LEAST_SHARE[kind] * (full if kind == "B" and full else high), _LEAST_SPAN.get(kind, 1.0))
+    if kind == "B" and full and high <= full <= high + max(high - low, _NEAR_SHARE * full):
+        high = full
+    if high - low < least:
+        middle = (low + high) / 2
+        low, high = max(0.0, middle - least / 2), max(high, middle + least / 2)
+    return (0.0 if low < _FROM_ZERO_SHARE * high else low), high
+
+
+def near_full(scale: Scale, full: float | None) -> bool:
+    """Whether the total is on the axis of memory, and so is to be marked."""
+    return full is not None and scale.low < full <= scale.top
+
+
+def _step(low: float, high: float, intervals: int) -> float:
+    """The largest round distance of ticks that makes three intervals or more, but not more than *intervals*."""
+    exponent = math.floor(math.log10(high - low)) + 1
+    best = 10.0 ** (exponent + 1)
+    for power in range(exponent, exponent - 3, -1):
+        for mantissa in reversed(_STEPS):
+            step = mantissa * 10.0**power
+            if mantissa == 2.5 and power < 1:
+                continue  # 57.5 is no round number
+            count = math.ceil(high / step - 1e-9) - math.floor(low / step + 1e-9)
+            if count > intervals:
+                return best
+            best = step
+            if count >= 3:
+                return best
+    return best
+
+
+def _labelled(values: list[float], step: float, unit: _Unit, ascii_only: bool) -> Scale:
+    """The axis over *values*, which are as shown."""
     suffix = unit.suffix.replace("°", "") if ascii_only else unit.suffix
     spaced = suffix.startswith(" ")
-    numbers = [_number(value) for value in values]
+    digits = 0
+    while digits < 3 and abs(step * 10**digits - round(step * 10**digits)) > 1e-6:
+        digits += 1
+    numbers = [f"{value:.{digits}f}" for value in values]
     cells = max(map(len, numbers))
     labels = [
         number.rjust(cells) + (suffix if not spaced or position == len(values) - 1 else " " * len(suffix))
         for position, number in enumerate(numbers)
     ]
     in_metric = [(value - unit.offset) / unit.factor for value in values]
-    return Scale(top, tuple(zip(in_metric, labels, strict=True)))
-
-
-def _step(least: float) -> float:
-    power = 10.0 ** math.floor(math.log10(least))
-    return next((step * power for step in _STEPS if step * power >= least * (1 - 1e-9)), 10 * power)
-
-
-def _number(value: float) -> str:
-    return f"{value:.0f}" if abs(value - round(value)) < 0.05 or value >= 100 else f"{value:.1f}"
+    return Scale(in_metric[0], in_metric[-1], tuple(zip(in_metric, labels, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
 class TimeAxis:
-    """Columns of equal time, numbered since the epoch, so that a column never changes once its time has passed.
+    """Dots of equal time, numbered since the epoch, so that a dot never changes once its time has passed.
 
-    The picture stands still while the newest columns fill an empty margin at its end, and moves on by the width of the
-    margin: over SSH a picture that moves by one column is a picture written anew.
+    As long as less is known than the window holds, the axis begins where that begins, and grows; then it moves on by
+    *step* dots: over SSH a picture that moves is a picture written anew.
     """
 
     columns: int  # cells across the plot
-    label_cells: int  # kept free behind the newest column, for the curves' names
-    margin: int  # columns that fill up before the picture moves
-    seconds: float  # of one column
-    first: int  # number of the oldest column shown
+    across: int  # dots of a cell
+    label_cells: int  # kept free behind the newest dot, for the curves' names
+    seconds: float  # of one dot
+    first: int  # number of the oldest dot shown
     newest_right: bool
 
     @classmethod
-    def of(cls, columns: int, window: float, now: float, newest_right: bool) -> TimeAxis:
-        label_cells = 4 if columns >= 40 else 0
-        margin = max(1, (columns - label_cells) // 20)
-        shown = max(1, columns - label_cells - margin)  # at least, also just before it moves on
-        seconds = window / shown
-        end = (math.floor(now / seconds) // margin + 1) * margin  # the first column not yet to be filled
-        return cls(columns, label_cells, margin, seconds, end - (columns - label_cells), newest_right)
+    def of(
+        cls,
+        columns: int,
+        window: float,
+        now: float,
+        newest_right: bool = True,
+        *,
+        across: int = 2,
+        names: bool = True,
+        since: float | None = None,
+        step: int = 1,
+    ) -> TimeAxis:
+        """*since* is where what is known begins (epoch seconds), None where it fills the window; *names* stand behind
+        the curves."""
+        label_cells = 4 if names and columns >= 40 else 0
+        dots = (columns - label_cells) * across
+        known = window if since is None else max(0.0, now - since)
+        if since is not None and known < window:
+            span = min(window, next((span for span in _GROWING_SPANS if span >= known), window))
+            seconds = span / max(1, dots - 1)
+            return cls(columns, across, label_cells, seconds, math.floor(since / seconds), newest_right)
+        step = min(step, max(1, dots // 4))
+        seconds = window / max(1, dots - step)  # all of it is shown also just before it moves on
+        end = (math.floor(now / seconds) // step + 1) * step  # the first dot not yet to be filled
+        return cls(columns, across, label_cells, seconds, end - dots, newest_right)
+
+    @property
+    def dots(self) -> int:
+        """How many can be filled."""
+        return (self.columns - self.label_cells) * self.across
 
     @property
     def end(self) -> int:
-        """Number after the last column that can be filled."""
-        return self.first + self.columns - self.label_cells
+        """Number after the last dot that can be filled."""
+        return self.first + self.dots
 
-    def cell(self, number: int) -> int:
-        """The cell, from the left, of the column called *number*."""
-        return number - self.first if self.newest_right else self.columns - 1 - (number - self.first)
+    def cell(self, dot: int) -> int:
+        """The cell, from the left, in which the dot called *dot* lies."""
+        at = (dot - self.first) // self.across
+        return at if self.newest_right else self.columns - 1 - at
+
+    def cell_at(self, at: float) -> int | None:
+        """The cell of a time (epoch seconds); None outside the plot."""
+        cell = self.cell(math.floor(at / self.seconds))
+        return cell if 0 <= cell < self.columns else None
+
+    def times(self, cell: int) -> tuple[float, float]:
+        """From when, and until when without, a cell shows."""
+        at = cell if self.newest_right else self.columns - 1 - cell
+        dot = self.first + at * self.across
+        return dot * self.seconds, (dot + self.across) * self.seconds
 
     def ticks(self, zone: Callable[[float], float] | None = None) -> list[tuple[int, str]]:
         """(cell, label) of round local times whose labels are whole inside the plot and apart from each other.
@@ -166,13 +245,13 @@ class TimeAxis:
         offset = east(end)
         for step in _TIME_STEPS:
             width = 8 if step < 60 else 5
-            if step / self.seconds >= width + 6:
+            if step / (self.seconds * self.across) >= width + 6:
                 break
         ticks = []
         at = (math.floor((start + offset) / step) + 1) * step - offset
         while at < end:
             cell = self.cell(math.floor(at / self.seconds))
-            if cell - width // 2 >= 0 and cell + (width + 1) // 2 <= self.columns:
+            if cell - width // 2 >= 1 and cell + (width + 1) // 2 < self.columns:
                 clock = time.gmtime(at + offset)
                 ticks.append((cell, time.strftime("%H:%M:%S" if step < 60 else "%H:%M", clock)))
             at += step

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from gputop import units
 from gputop.model import Gpu, Severity
 from gputop.text import fit, width, wrap
-from gputop.ui.gpus.parts import GpuDrawing, memory_bar, mig_line, pcie_text, sparkline, tall_sparkline
+from gputop.ui.gpus.parts import GpuDrawing, memory_bar, memory_curve, mig_line, pcie_text, tall_sparkline
 from gputop.ui.gpus.remarks import STYLE_OF, severity_of, temperature_severity
-from gputop.ui.layout import TALL_CARD_LINES
+from gputop.ui.layout import CARD_LINES
 from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.toolkit.glyphs import gauge
 from gputop.ui.toolkit.palette import load_role
 from gputop.ui.toolkit.view import View
-
-CURVE_LINES: Final = 3
 
 
 def card(drawing: GpuDrawing, cells: int, lines: int, view: View) -> list[Line]:
@@ -25,7 +21,7 @@ def card(drawing: GpuDrawing, cells: int, lines: int, view: View) -> list[Line]:
     if (gpu.error is not None and not gpu.late) or gpu.asleep:
         body = _unreadable(drawing, inner, view)
     else:
-        body = _body(drawing, inner, lines - len(gpu.mig) >= TALL_CARD_LINES, view)
+        body = _body(drawing, inner, max(0, lines - len(gpu.mig) - CARD_LINES), view)
     body += [mig_line(instance, drawing, inner, view) for instance in gpu.mig]
     body = body[: lines - 2]
     body += [((" " * inner, "text"),)] * (lines - 2 - len(body))
@@ -76,7 +72,8 @@ def _unreadable(drawing: GpuDrawing, inner: int, view: View) -> list[Line]:
     return lines
 
 
-def _body(drawing: GpuDrawing, inner: int, tall: bool, view: View) -> list[Line]:
+def _body(drawing: GpuDrawing, inner: int, extra: int, view: View) -> list[Line]:
+    """*extra* lines are filled with curves."""
     gpu, glyphs = drawing.gpu, view.glyphs
     text = 29 if inner >= 53 else 20  # cells right of the bars
     bar = inner - 5 - text
@@ -93,32 +90,26 @@ def _body(drawing: GpuDrawing, inner: int, tall: bool, view: View) -> list[Line]
             (fit(figures, text - 5), "dim"),
         )
     )
-    if tall and track is not None:
-        rows += _history(drawing, inner, text, track.utilization.last(bar), drawing.soft, view)
+    upper, lower = extra - extra // 2, extra // 2
+    if upper > 1 and track is not None:
+        rows += _curve(track.utilization.last(inner - 5), upper, "u", inner, view)
 
     remark = drawing.memory_remark(view)
     rows.append((("MEM  ", "dim"), *memory_bar(drawing, bar, view), (fit(f" {_sizes(drawing, view)}", text), "text")))
     said: Span = (fit(f" {remark.text(text - 1)}" if remark else "", text), remark.style if remark else "dim")
-    if tall and track is not None:
-        curve = _history(drawing, inner, text, track.memory.last(bar), drawing.soft, view)
-        rows += [(*curve[0][:2], said), *curve[1:]]
-    else:
-        spark: Span = (" " * bar, "text")
-        if track is not None and view.settings.show_sparklines:
-            spark = sparkline(track.memory.last(bar), bar, drawing.soft, glyphs)
-        rows.append((("     ", "dim"), spark, said))
+    spark: Line = ((" " * bar, "text"),)
+    if track is not None and view.settings.show_sparklines:
+        spark = memory_curve(drawing, bar, view)
+    rows.append((("     ", "dim"), *spark, said))
+    if lower > 1 and track is not None:
+        rows += _curve(track.memory.last(inner - 5), lower, "m", inner, view)
     rows += [_temperature(drawing, bar, text, view), _power(drawing, bar, text, view), _links(drawing, inner, view)]
     return rows
 
 
-def _history(
-    drawing: GpuDrawing, inner: int, text: int, values: tuple[float, ...], style: str, view: View
-) -> list[tuple[Span, ...]]:
-    bar = inner - 5 - text
-    return [
-        (("     ", "dim"), row, (" " * text, "text"))
-        for row in tall_sparkline(values, bar, CURVE_LINES, style, view.glyphs)
-    ]
+def _curve(values: tuple[float, ...], lines: int, family: str, inner: int, view: View) -> list[Line]:
+    """The last minutes between 0 and 100 %, as high as there is room."""
+    return [(("     ", "dim"), row) for row in tall_sparkline(values, inner - 5, lines, family, view.glyphs)]
 
 
 def _sizes(drawing: GpuDrawing, view: View) -> str:

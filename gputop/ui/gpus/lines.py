@@ -11,13 +11,13 @@ from gputop.ui.gpus.parts import (
     GpuDrawing,
     figure,
     memory_bar,
+    memory_curve,
     mig_line,
     pcie_text,
     percent_span,
     power_span,
     short_name,
     size_pair,
-    sparkline,
     temperature_span,
 )
 from gputop.ui.gpus.remarks import Remark
@@ -167,7 +167,7 @@ def pair(drawing: GpuDrawing, shape: Shape, view: View) -> list[Line]:
     lower: list[Span] = [(" " * (4 + shape.name), "text"), (" MEM ", "dim"), *memory_bar(drawing, columns.bar, view)]
     lower.append((fit(memory_text, memory_cells), "text"))
     if columns.spark and view.settings.show_sparklines and drawing.track is not None:
-        lower += [sparkline(drawing.track.memory.last(columns.spark), columns.spark, drawing.soft, glyphs)]
+        lower += memory_curve(drawing, columns.spark, view)
     taken = sum(width(text) for text, _ in lower)
     remark = drawing.memory_remark(view)
     lower.append(_status(remark, shape.cells - taken))
@@ -193,7 +193,7 @@ def single(drawing: GpuDrawing, shape: Shape, view: View) -> list[Line]:
     spans += [percent_span(utilization), (" ", "text"), *memory_bar(drawing, second, view)]
     spans.append((fit(f" {size_pair(drawing.parts, gpu, view)}", memory_cells), "text"))
     if spark > 8 and view.settings.show_sparklines and drawing.track is not None:
-        spans += [sparkline(drawing.track.memory.last(spark), spark, drawing.soft, glyphs)]
+        spans += memory_curve(drawing, spark, view)
     spans += [temperature_span(gpu, view, shape.temperature), power_span(gpu, view, 10)]
     taken = sum(width(text) for text, _ in spans)
     memory = drawing.memory_remark(view)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
 
 from gputop import units
 from gputop.leaks.report import UnattributedMemory
@@ -22,8 +24,10 @@ from gputop.ui.gpus.remarks import (
 )
 from gputop.ui.toolkit.cells import Line, Span
 from gputop.ui.toolkit.glyphs import Glyphs, levels
-from gputop.ui.toolkit.palette import gpu_role, load_role, soft_role
+from gputop.ui.toolkit.palette import GRADIENT_STEPS, gpu_role, load_role, soft_role
 from gputop.ui.toolkit.view import View
+
+_LEAST_SPAN_PERCENT: Final = 0.5  # of the total: what memory must move by to fill the height of its curve
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +138,39 @@ def sparkline(values: tuple[float, ...], cells: int, style: str, glyphs: Glyphs)
     return fit(levels(values[-cells:] if len(values) > cells else values, glyphs), cells, right=True), style
 
 
-def tall_sparkline(values: tuple[float, ...], cells: int, rows: int, style: str, glyphs: Glyphs) -> list[Span]:
-    """*rows* rows, the top one first, that together tell *rows* times as many levels."""
+@lru_cache(256)
+def _stretched(values: tuple[float, ...], low: float, high: float) -> tuple[float, ...]:
+    """*values* from *low* to *high* as 0 to 100."""
+    return tuple([(value - low) * 100 / (high - low) for value in values])
+
+
+def memory_curve(drawing: GpuDrawing, cells: int, view: View) -> Line:
+    """The memory of the last minutes between its own minimum and maximum, which are written at its ends:
+    ``82.1 ▁▂▃▄▅▆▇█ 84.0G``. What hardly moves is a low line: it is not made to look as if it did."""
+    total = drawing.gpu.memory_total_bytes
+    labels = 14 if view.settings.memory_unit == "GiB" else 18
+    if drawing.track is None or not total or cells < 4:
+        return ((" " * cells, "text"),)
+    room = cells - labels if cells >= labels + 6 else cells
+    values = drawing.track.memory.last(room)
+    known = [value for value in values if value == value]
+    if not known:
+        return ((" " * cells, "text"),)
+    low, high = min(known), max(known)
+    curve = sparkline(_stretched(values, low, max(high, low + _LEAST_SPAN_PERCENT)), room, drawing.soft, view.glyphs)
+    if room == cells:
+        return (curve,)
+    ends = [view.memory(percent * total / 100) for percent in (low, high)]
+    return (
+        (fit(ends[0], labels // 2 - 1, right=True) + " ", "dim"),
+        curve,
+        (" " + fit(ends[1], labels // 2 - 1), "dim"),
+    )
+
+
+def tall_sparkline(values: tuple[float, ...], cells: int, rows: int, family: str, glyphs: Glyphs) -> list[Span]:
+    """*rows* rows, the top one first, that together tell *rows* times as many levels; in the colours of a chart's
+    area."""
     values = values[-cells:]
     steps = len(glyphs.levels) - 1
     result = []
@@ -147,7 +182,8 @@ def tall_sparkline(values: tuple[float, ...], cells: int, rows: int, style: str,
                 continue
             level = max(1, math.ceil(min(100.0, value) * steps * rows / 100)) - row * steps
             marks.append(glyphs.levels[min(steps, level)] if level > 0 else " ")
-        result.append((fit("".join(marks), cells, right=True), style))
+        shade = round(row * (GRADIENT_STEPS - 1) / max(1, rows - 1))
+        result.append((fit("".join(marks), cells, right=True), f"{family}{shade}"))
     return result
 
 

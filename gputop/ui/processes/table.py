@@ -118,6 +118,11 @@ class ProcessTable(LineWidget):
         return frozenset(pids | {key.pid for key in self._tags})
 
     @property
+    def rows_wanted(self) -> int:
+        """How many rows there are to be seen."""
+        return len(self._listing.rows)
+
+    @property
     def wants_all(self) -> bool:
         """Whether the order or the filter depends on what the host says about processes out of sight."""
         order = self._order

@@ -98,7 +98,8 @@ class LineWidget(Widget):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self.lines: Sequence[Line] = ()
-        self.lines_given = 0  # by whoever arranges the screen; what counts before the first layout
+        self.cells_given = 0  # by whoever arranges the screen; what counts before the first layout
+        self.lines_given = 0
         self._strips: dict[int, tuple[Line, Palette, int, Strip]] = {}
 
     @property
@@ -108,7 +109,7 @@ class LineWidget(Widget):
     @property
     def cells(self) -> int:
         """Its width; the screen's as long as it has none of its own, so that the first picture is the right one."""
-        return self.outer_size.width or self.app.size.width
+        return self.outer_size.width or self.cells_given or self.app.size.width
 
     @property
     def height(self) -> int:

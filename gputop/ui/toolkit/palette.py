@@ -12,6 +12,9 @@ good warning critical severity, the same in every theme; always together with a 
 l0 … l3    load, from cool to bright; none of it looks like a warning: a busy GPU is a good GPU
 g0 … g7    identity: one hue a GPU, the same in panel, chart and table; none is an alarm colour
 s0 … s7    the same, softer: its sparkline
+u0 … u7    the area of a chart, by height from the bottom: of a percentage
+m0 … m7    … of memory
+p0 … p7    … of any other quantity
 dead unattributed reserved   parts of the memory bar
 ========== =====================================================================
 
@@ -101,7 +104,13 @@ _LOAD_DARK: Final = ("#4a8fc0", "#45b5a6", "#5fc46e", "#a9dc5c")
 _LOAD_LIGHT: Final = ("#3f7fb5", "#147a6b", "#2b7a2b", "#4f6f00")
 _ALARM_DARK: Final = {"warning": "#e8b04b", "critical": "#ff6a5f", "dead": "#e578d8", "unattributed": "#e8b04b"}
 _ALARM_LIGHT: Final = {"warning": "#9a6700", "critical": "#c8252d", "dead": "#a626a4", "unattributed": "#9a6700"}
-_NO_TEXT: Final = frozenset({"faint", "reserved", *(f"s{n}" for n in range(8))})
+GRADIENT_STEPS: Final = 8
+#: Bottom and top of an area, one family of hues each.
+_GRADIENTS_DARK: Final = {"u": ("#1c4a86", "#5fd7ff"), "m": ("#443a8c", "#c0a8ff"), "p": ("#145a57", "#74e8c0")}
+_GRADIENTS_LIGHT: Final = {"u": ("#9cc7f2", "#0a53a8"), "m": ("#c9bbf5", "#5b34b5"), "p": ("#a3ddd0", "#0b6b60")}
+_NO_TEXT: Final = frozenset(
+    {"faint", "reserved", *(f"{family}{n}" for family in "sump" for n in range(GRADIENT_STEPS))}
+)
 
 #: Of sixteen colours, those that can be read on black on the Linux console (where blue, red and magenta cannot) …
 _ANSI_DARK: Final[dict[str, str]] = {
@@ -111,6 +120,7 @@ _ANSI_DARK: Final[dict[str, str]] = {
     **{"l0": "cyan", "l1": "cyan", "l2": "green", "l3": "bright_green"},
     **{"g0": "cyan", "g1": "green", "g2": "white", "g3": "bright_cyan", "g4": "bright_green", "g5": "bright_white"},
     **{"g6": "cyan", "g7": "green"},
+    **{f"u{n}": "cyan" for n in range(8)} | {f"m{n}": "white" for n in range(8)} | {f"p{n}": "green" for n in range(8)},
 }
 #: … and on white, where hardly any can.
 _ANSI_LIGHT: Final[dict[str, str]] = {
@@ -119,6 +129,7 @@ _ANSI_LIGHT: Final[dict[str, str]] = {
     **{"dead": "magenta", "unattributed": "magenta", "reserved": "white"},
     **{"l0": "blue", "l1": "blue", "l2": "default", "l3": "default"},
     **{f"g{n}": ("blue", "default")[n % 2] for n in range(8)},
+    **{f"{family}{n}": "blue" for family in "ump" for n in range(8)},
 }
 _MONO_ATTRIBUTES: Final = {"title": "b", "warning": "b", "critical": "br", "dead": "b", "key": "b", "faint": "d"}
 
@@ -283,6 +294,9 @@ def colours_of(theme: Theme, variables: dict[str, str], reduced: bool = False) -
     roles |= {f"g{n}": Color.parse(c) for n, c in enumerate(gpus)}
     roles |= {f"l{n}": Color.parse(c) for n, c in enumerate(loads)}
     roles |= {f"s{n}": background.blend(roles[f"g{n}"], 0.55) for n in range(8)}
+    for family, (low, high) in (_GRADIENTS_DARK if theme.dark else _GRADIENTS_LIGHT).items():
+        bottom, top = Color.parse(low), Color.parse(high)
+        roles |= {f"{family}{n}": bottom.blend(top, n / (GRADIENT_STEPS - 1)) for n in range(GRADIENT_STEPS)}
     surfaces = {
         "": background,
         "track": background.blend(text, 0.10 if theme.dark else 0.09),

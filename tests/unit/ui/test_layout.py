@@ -18,7 +18,7 @@ from gputop.ui.gpus.parts import GpuDrawing, memory_bar
 from gputop.ui.gpus.remarks import memory_parts
 from gputop.ui.header import header_line, host_line, problem_line
 from gputop.ui.keys import KEYS, TORN
-from gputop.ui.layout import LEAST_HEIGHT, LEAST_WIDTH, plan
+from gputop.ui.layout import CHART_LEAST, LEAST_HEIGHT, LEAST_WIDTH, TABLE_AIR, TableRows, plan
 from gputop.ui.toolkit.cells import asciify, line_width
 from gputop.ui.toolkit.glyphs import ASCII, UNICODE, gauge
 from gputop.ui.toolkit.view import View
@@ -28,19 +28,52 @@ NAMES = st.text(max_size=60).map(clean_text)
 PERCENT = st.none() | st.integers(0, 100)
 
 
-@given(SIZES, st.integers(0, 64), st.integers(0, 7), st.booleans(), st.booleans(), st.booleans(), st.booleans())
-def test_plan_gives_every_line_of_the_screen_to_somebody(size, gpus, mig, banner, show_gpus, show_chart, show_table):
+@given(SIZES, st.integers(0, 64), st.integers(0, 7), st.booleans(), st.booleans(), st.booleans(), st.booleans(),
+       st.integers(0, 600))  # fmt: skip
+def test_plan_gives_every_line_of_the_screen_to_somebody(size, gpus, mig, banner, show_gpus, show_chart, show_table,
+                                                         rows):  # fmt: skip
     columns, lines = size
-    found = plan(columns, lines, gpus, mig=mig * gpus, most_mig=mig, banner=banner, show_gpus=show_gpus,
+    found = plan(columns, lines, gpus, rows=rows, mig=mig * gpus, most_mig=mig, banner=banner, show_gpus=show_gpus,
                  show_chart=show_chart, show_table=show_table)  # fmt: skip
     assert min(found.gpus, found.chart, found.table) >= 0
-    used = 2 + banner + found.host + found.gpus + found.chart + found.table
+    used = 2 + banner + found.host + found.upper + found.table
     assert used <= lines
+    assert found.upper == (found.chart if found.beside else found.chart + found.gpus)
     if show_table:
         assert used == lines
         assert found.table >= 3
     if show_gpus and gpus:
         assert found.gpus >= 1
+    if found.beside:
+        assert gpus <= 2 and found.gpus == found.chart and columns - found.gpu_cells >= 50
+
+
+@given(SIZES, st.integers(0, 16), st.integers(0, 600))
+def test_room_goes_to_the_charts_and_not_to_blank_rows_under_the_table(size, gpus, rows):
+    """80x24 said that there was no room, above nine blank rows."""
+    columns, lines = size
+    found = plan(columns, lines, gpus, rows=rows)
+    if found.chart:
+        assert found.chart >= CHART_LEAST
+        assert found.table <= max(rows, 1) + TABLE_AIR or found.table <= 8
+    else:
+        assert found.table - max(rows, 1) - TABLE_AIR < CHART_LEAST or lines < 20
+
+
+def test_two_gpus_have_a_chart_on_80x24_and_cards_beside_the_charts_on_a_wide_screen():
+    small = plan(80, 24, 2, rows=6)
+    assert small.chart >= 7 and small.table == 9
+    wide = plan(200, 60, 2, rows=6)
+    assert wide.beside and wide.chart == 60 - 2 - 1 - 9
+
+
+def test_a_process_that_comes_or_goes_does_not_move_the_screen():
+    rows = TableRows()
+    assert rows.take(6, 0.0) == 6
+    assert rows.take(7, 1.0) == 7, "it grows at once"
+    assert [rows.take(count, 2.0 + n) for n, count in enumerate([6, 7, 5, 4, 6])] == [7] * 5
+    assert rows.take(3, 20.0) == 7
+    assert rows.take(3, 60.0) == 3, "and shrinks when it has been shorter for a while"
 
 
 def test_sixteen_gpus_fit_80x24_with_a_process_table():
