@@ -130,7 +130,7 @@ def leaks(device: DeviceSnapshot, cut: Steps | None = None, only: AllocationFilt
         leak.oldest, leak.newest = min(leak.oldest, birth), max(leak.newest, birth)
     _count_freed(device, found)
     for leak in found.values():
-        leak.growing = _grows(leak, several=cut.unit != "step")
+        leak.growing = _grows(leak, several=cut.unit != "step") and not _rolls(device, cut, leak)
     return sorted(found.values(), key=lambda leak: (not leak.growing, -leak.bytes, leak.stack))
 
 
@@ -143,6 +143,21 @@ def _count_freed(device: DeviceSnapshot, found: dict[int, Leak]) -> None:
             leak.freed += count
     for leak in found.values():
         leak.freed = max(0, leak.freed - leak.count)
+
+
+def _rolls(device: DeviceSnapshot, cut: Steps, leak: Leak) -> bool:
+    """Whether as much of earlier steps was held when the first survivor was made as is held of later ones now: a window
+    of the newest (``deque(maxlen=8)``), whose oldest are freed."""
+    first = next(n for n, amount in enumerate(leak.by_step) if amount)
+    if not leak.freed or not 0 < first < len(cut.starts) - 1:
+        return False
+    fold, begin = device.snapshot.frames.folded, cut.starts[first]
+    older = sum(
+        device.row_size[row]
+        for row in device.rows_at(cut.starts[first + 1] - 1)
+        if 0 <= device.row_birth[row] < begin and fold(device.row_stack[row]) == leak.stack
+    )
+    return older > 0 and (older + leak.by_step[first]) * 5 >= leak.bytes * 4
 
 
 def _grows(leak: Leak, several: bool) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,34 @@ def test_a_leak_in_any_share_of_the_steps_is_found(seed: int, tmp_path: Path) ->
 )
 def test_a_cache_that_fills_and_stays_is_no_leak(filled_in: list[int], annotated: bool, tmp_path: Path) -> None:
     assert growing(run_of(filled_in, 32, tmp_path, annotated)) == []
+
+
+@pytest.mark.parametrize("annotated", [True, False])
+@pytest.mark.parametrize("kept", [4, 8, 12])
+def test_a_window_of_the_newest_is_no_leak(kept: int, annotated: bool, tmp_path: Path) -> None:
+    """deque(maxlen=8): what is held is of the last steps, and as much as ever."""
+    allocator, window, annotations = Allocator(), deque[int](), []
+    for n in range(36):
+        annotations.append({"name": f"step {n}", "stage": "START", "device": 0, "time_us": allocator.time + 1})
+        allocator.free(allocator.malloc(8 * MIB, sim.ACTIVATION), sim.GRADIENT)
+        window.append(allocator.malloc(2 * MIB, sim.LEAKING))
+        if len(window) > kept:
+            allocator.free(window.popleft())
+    data = sim.snapshot(allocator)
+    data["external_annotations"] = annotations if annotated else []
+    assert growing(opened(data, tmp_path)) == []
+
+
+def test_a_leak_that_begins_late_is_one_though_earlier_ones_were_freed(tmp_path: Path) -> None:
+    allocator, annotations = Allocator(), []
+    for n in range(36):
+        annotations.append({"name": f"step {n}", "stage": "START", "device": 0, "time_us": allocator.time + 1})
+        address = allocator.malloc(2 * MIB, sim.LEAKING)
+        if n < 18:
+            allocator.free(address)
+    data = sim.snapshot(allocator)
+    data["external_annotations"] = annotations
+    assert growing(opened(data, tmp_path)) == ["metrics.py:7 log_loss"]
 
 
 # ------------------------------------------------------------------------------- steps by metadata
