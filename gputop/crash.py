@@ -46,8 +46,8 @@ def crash_message(what: str, error: BaseException) -> str:
     """What to say of *error*, which ended *what*; the traceback of a fault of ours goes to ``crash.log``."""
     refused = out_of_resources(error)
     if refused is not None:
-        return f"gputop: {refused}"
-    message = f"gputop: an internal error ended the {what}: {error!r}"
+        return refused
+    message = f"an internal error ended the {what}: {error!r}"
     try:
         path = locations.state_directory() / "crash.log"
         path.parent.mkdir(parents=True, exist_ok=True)

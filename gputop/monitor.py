@@ -61,7 +61,7 @@ class Monitor:
         sampler: Sampler,
         bus: Bus,
         settings: Settings,
-        settings_path: Path,
+        settings_path: Path | None,
         settings_problems: tuple[str, ...] = (),
         signals: Signals | None = None,
         investigator: Callable[[], Investigator] | None = None,
@@ -131,7 +131,12 @@ class Monitor:
     @cached_property
     def log(self) -> ActionLog | None:
         """Takes a line for every signal."""
-        return ActionLog(locations.state_directory() / "actions.log") if self._keeps_log else None
+        if not self._keeps_log:
+            return None
+        try:
+            return ActionLog(locations.state_directory() / "actions.log")
+        except locations.NoHome as error:
+            return ActionLog(None, f"the log of actions: not written: {error.strerror}")
 
     def chosen(self, snapshot: Snapshot) -> Snapshot:
         """What of *snapshot* is of the GPUs that the settings choose; all of it where none of them is there."""

@@ -29,8 +29,11 @@ class SettingsError(Exception):
     """The settings could not be saved; ``str()`` says why, and what to do."""
 
 
-def load(path: Path) -> tuple[Settings, tuple[str, ...]]:
-    """The settings in *path*, and what is wrong with them, in words. What is wrong or missing has its default."""
+def load(path: Path | None) -> tuple[Settings, tuple[str, ...]]:
+    """The settings in *path* (None: there can be no file), and what is wrong with them, in words. What is
+    wrong or missing has its default."""
+    if path is None:
+        return DEFAULTS, ()
     try:
         stored = _read(path)
     except SettingsError as error:
@@ -58,15 +61,17 @@ def load(path: Path) -> tuple[Settings, tuple[str, ...]]:
     return Settings(**good), tuple(problems)
 
 
-def save(settings: Settings, path: Path, names: Collection[str] = NAMES, overwrite: bool = False) -> str:
+def save(settings: Settings, path: Path | None, names: Collection[str] = NAMES, overwrite: bool = False) -> str:
     """Write the settings called *names* (those the user changed) to *path*; all else in the file stays as it is.
 
     The file is replaced at once or not at all; it keeps its mode (a new one has 0600), and a symbolic link stays one. A
     setting that has its default is left out. Returns what was done, in words, naming the file.
 
-    Raises SettingsError when the file cannot be written, or when what is there now is not TOML; with *overwrite* such
-    a file is moved aside first.
+    Raises SettingsError when the file cannot be written or has no place (*path* is None), or when what is there now is
+    not TOML; with *overwrite* such a file is moved aside first.
     """
+    if path is None:
+        raise SettingsError(f"Not saved: {locations.NoHome('XDG_CONFIG_HOME').strerror}")
     target = Path(os.path.realpath(path))
     message = f"Saved in {locations.short(path)}"
     try:

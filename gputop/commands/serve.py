@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ADDR:PORT",
         type=address,
         default=(HOST, PORT),
-        help=f"where to listen: :{PORT} is all addresses, [::1]:{PORT} IPv6 (default: {HOST}:{PORT})",
+        help=f"where to listen: :{PORT} is all addresses, IPv4 and IPv6, [::1]:{PORT} IPv6 (default: {HOST}:{PORT})",
     )
     parser.add_argument("--processes", action="store_true", help="series for each process too, with user and name")
     parser.add_argument(
@@ -47,11 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def address(text: str) -> tuple[str, int]:
-    """``ADDR:PORT``, ``:PORT``, ``[IPv6]:PORT`` or ``ADDR``."""
+    """``ADDR:PORT``, ``:PORT`` (all addresses: the host is empty), ``[IPv6]:PORT`` or ``ADDR``."""
     match = re.fullmatch(r"(?:\[([0-9a-fA-F:.%]+)\]|([^:\[\]]*))(?::(\d{1,5}))?", text)
     if match is None or not text or int(match[3] or 0) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not an address such as {HOST}:{PORT}, :{PORT} or [::1]:{PORT}")
-    return match[1] or match[2] or "0.0.0.0", PORT if match[3] is None else int(match[3])
+    return match[1] or match[2] or "", PORT if match[3] is None else int(match[3])
 
 
 def run(options: argparse.Namespace) -> int:
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
 
     from gputop.model import Snapshot
     from gputop.model.selection import only
-    from gputop.outputs.exporter import Exporter
+    from gputop.outputs.exporter import Exporter, host_and_port
     from gputop.outputs.prometheus import SnapshotCollector, XidCounts
     from gputop.outputs.prometheus_processes import ProcessText
 
@@ -107,7 +107,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         exporter = Exporter((host, port), metrics, lambda: collector.current() is not None, config, say)
     except OSError as error:
-        raise Refusal(f"--listen {host}:{port}: {error.strerror or error}", 1) from None
+        raise Refusal(f"--listen {host_and_port(host, port)}: {error.strerror or error}", 1) from None
     exporter.start()
     say(f"metrics at {exporter.url}/metrics, every {settings.refresh:g} s; Ctrl+C ends it")
     try:

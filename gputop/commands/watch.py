@@ -116,6 +116,8 @@ class Actions:
             self.log = EventLog(Path(log).expanduser()) if log else None
         except OSError as error:
             raise Refusal(f"{log}: cannot be written: {error.strerror or error}") from None
+        except RuntimeError:  # a home directory that nobody knows
+            raise Refusal(f"{log}: ~ stands for no directory here") from None
         except ValueError as error:
             raise Refusal(str(error)) from None
 

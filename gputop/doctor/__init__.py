@@ -9,9 +9,9 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
+from gputop import locations
 from gputop.model import clean_text
 
 OK: Final = "ok"
@@ -31,7 +31,7 @@ class Check:
 
 def scrub(findings: Iterable[Check]) -> list[Check]:
     """*findings* without the home directory, the user's and the machine's name, fit for any terminal."""
-    hidden = [(str(home), "~") for home in (_home(),) if home is not None and len(str(home)) > 1]
+    hidden = [(str(home), "~") for home in (locations.home(),) if home is not None and len(str(home)) > 1]
     nodename = os.uname().nodename
     hidden += [(name, "HOST") for name in (nodename, nodename.partition(".")[0]) if len(name) > 2]
     user = os.environ.get("USER") or os.environ.get("LOGNAME") or ""
@@ -43,10 +43,3 @@ def scrub(findings: Iterable[Check]) -> list[Check]:
         return clean_text(text, 1000)
 
     return [Check(f.topic, f.status, clean(f.message), clean(f.fix)) for f in findings]
-
-
-def _home() -> Path | None:
-    try:
-        return Path.home()
-    except RuntimeError:
-        return None

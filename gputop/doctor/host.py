@@ -29,6 +29,8 @@ _CONTAINERS: Final = {
     "containerd": "containerd",
 }
 LOOKUP_SECONDS: Final = 2.0  # for all command lines together, and for all names of users
+_NEEDED_CAPABILITIES: Final = {"CAP_SYS_PTRACE": 19, "CAP_KILL": 5}  # their bits (linux/capability.h)
+_ALLOWS: Final = {"CAP_SYS_PTRACE": "inspected", "CAP_KILL": "signaled"}
 _EVERYTHING: Final = "`docker run --gpus all --pid=host` shows every process"
 
 
@@ -97,12 +99,44 @@ def processes(root: Path = Path("/")) -> Iterator[Check]:
     if hidden and hidden[1] not in ("0", "off"):
         words = f"/proc is mounted with hidepid={hidden[1]}: names and commands of other users' processes are hidden"
         yield Check("/proc", WARN, words, "run as root, or join the group given by the mount's gid= option")
-    if os.geteuid() == 0:
-        yield Check("rights", OK, "root: every process can be inspected and signaled")
-    else:
-        words = "ordinary user: other users' processes are listed, but cannot be inspected or signaled"
-        yield Check("rights", OK, words)
+    yield _rights(root)
     yield _pidfd()
+
+
+def _rights(root: Path) -> Check:
+    """Whose processes can be inspected and signaled. Root is so in its user namespace, as its capabilities go."""
+    if os.geteuid() != 0:
+        words = "ordinary user: other users' processes are listed, but cannot be inspected or signaled"
+        return Check("rights", OK, words)
+    others = "other users' processes are listed, but"
+    if not _has_all_users(root):
+        words = f"root of a user namespace only: {others} cannot be inspected or signaled"
+        fix = "run as root outside of it (rootless containers and `unshare -r` have one)"
+        return Check("rights", WARN, words, fix)
+    missing = [name for name, bit in _NEEDED_CAPABILITIES.items() if not _effective_capabilities(root) >> bit & 1]
+    if missing:
+        verbs = " or ".join(_ALLOWS[name] for name in missing)
+        words = f"root without {' and '.join(missing)}: {others} cannot be {verbs}"
+        fix = f"`docker run {' '.join(f'--cap-add {name[4:]}' for name in missing)}`"
+        return Check("rights", WARN, words, fix)
+    return Check("rights", OK, "root: every process can be inspected and signaled")
+
+
+def _has_all_users(root: Path) -> bool:
+    """Whether this user namespace is the machine's first: it alone has all users, each under its own number."""
+    try:
+        return (root / "proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]
+    except OSError:  # a kernel without user namespaces
+        return True
+
+
+def _effective_capabilities(root: Path) -> int:
+    """This process's capabilities, a bit each (capabilities(7)); all where they cannot be read."""
+    try:
+        found = re.search(r"^CapEff:\s*([0-9a-f]+)$", (root / "proc/self/status").read_text(), re.MULTILINE)
+    except OSError:
+        found = None
+    return int(found[1], 16) if found else -1
 
 
 def slow_lookups(root: Path = Path("/"), users: UserNames | None = None) -> Iterator[Check]:

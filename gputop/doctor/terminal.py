@@ -101,6 +101,12 @@ def settings(path: Path | None = None) -> Iterator[Check]:
     except ImportError as error:  # told among the versions too
         yield Check("settings", WARN, f"cannot be located: {error}", f"`pip install {error.name}`")
         return
+    except locations.NoHome as error:
+        reason, _, fix = str(error.strerror).rpartition(": ")
+        yield Check(
+            "settings", WARN, f"{reason}: changes made with F2 are lost on exit", f"{fix}, or use `--config PATH`"
+        )
+        return
     where = locations.short(path)
     _, problems = settings_file.load(path)
     for problem in problems:

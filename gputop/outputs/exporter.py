@@ -7,6 +7,7 @@ has a time limit.
 from __future__ import annotations
 
 import gzip
+import re
 import socket
 import socketserver
 import ssl
@@ -28,8 +29,23 @@ _PAGE: Final = b"""<!doctype html><meta charset="utf-8"><title>gputop exporter</
 """
 
 
+def host_and_port(host: str, port: int) -> str:
+    """As URLs have them: IPv6 in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def takes_gzip(accept_encoding: str) -> bool:
+    """Whether an ``Accept-Encoding`` header takes gzip (RFC 9110, 12.5.3): ``gzip;q=0`` is a no, ``*`` is any other."""
+    weights: dict[str, bool] = {}
+    for coding in accept_encoding.lower().split(","):
+        name, *parameters = [part.strip() for part in coding.split(";")]
+        weights[name] = not any(re.fullmatch(r"q\s*=\s*0(\.0*)?", parameter) for parameter in parameters)
+    return weights.get("gzip", weights.get("x-gzip", weights.get("*", False)))
+
+
 class Exporter(ThreadingHTTPServer):
-    """Serves *metrics()* (the text format) on *address*, and whether *healthy()*. Raises OSError where it cannot bind.
+    """Serves *metrics()* (the text format) on *address* (without a host, on all addresses), and whether *healthy()*.
+    Raises OSError where it cannot bind.
 
     ``start()`` serves in a thread until ``stop()``.
     """
@@ -50,19 +66,23 @@ class Exporter(ThreadingHTTPServer):
         self._report = report
         self._free = threading.BoundedSemaphore(AT_ONCE)
         self._thread = threading.Thread(target=self.serve_forever, args=(0.2,), daemon=True, name="gputop-exporter")
+        self._all_addresses = not address[0]
+        if self._all_addresses:
+            address = ("::" if socket.has_dualstack_ipv6() else "0.0.0.0", address[1])
         family, _, _, _, address_ = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         self.address_family = family
         super().__init__(address_[:2], _Handler)  # type: ignore[arg-type]
 
     def server_bind(self) -> None:
+        if self._all_addresses and self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)  # IPv4 too
         socketserver.TCPServer.server_bind(self)  # HTTPServer asks the DNS for our name
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     @property
     def url(self) -> str:
         scheme = "http" if self.config.tls is None else "https"
-        host = f"[{self.server_name}]" if ":" in self.server_name else self.server_name
-        return f"{scheme}://{host}:{self.server_port}"
+        return f"{scheme}://{host_and_port(self.server_name, self.server_port)}"
 
     def start(self) -> None:
         self._thread.start()
@@ -131,7 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _metrics(self) -> None:
         body, headers = self.server.metrics(), {"Content-Type": TEXT_FORMAT, "Vary": "Accept-Encoding"}
-        if "gzip" in self.headers.get("Accept-Encoding", ""):
+        if takes_gzip(", ".join(self.headers.get_all("Accept-Encoding", []))):
             body = gzip.compress(body, 1)
             headers["Content-Encoding"] = "gzip"
         self._answer(HTTPStatus.OK, body, headers)

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import Final
 
+from gputop.crash import exit_status, out_of_resources
 from gputop.model import Driver, Gpu, GpuProcess, Host, ProcessKey, Snapshot, replace, steady_time
 from gputop.procfs.host_reader import HostReader, ProcessDetails
 from gputop.sampling.bus import Bus
@@ -118,12 +119,16 @@ class Poller(threading.Thread):
         self._wake.set()
         self._slow_tiers.stop()
 
-    # -- the poller's thread
-
-    def run(self) -> None:
+    def start(self) -> None:
+        """Begin. Raises RuntimeError where no more threads can be had."""
         self._host.start()
         self._slow_tiers.start()
         threading.Thread(target=self._events, daemon=True, name="gputop-events").start()
+        super().start()
+
+    # -- the poller's thread
+
+    def run(self) -> None:
         attempt = 0
         while not self._ended.is_set():
             try:
@@ -134,7 +139,9 @@ class Poller(threading.Thread):
                 self._sweep_on()
             except Exception as error:
                 if not isinstance(error, SourceError):  # a fault of ours must not freeze the screen unseen
-                    error = SourceError(f"internal error in the readings, please report it: {error!r}")
+                    refused = out_of_resources(error)
+                    message = refused or f"internal error in the readings, please report it: {error!r}"
+                    error = SourceError(message, exit_status(error) if refused else 8)
                 self.error = error
                 self._disconnect()
                 self._publish_problem(str(error))

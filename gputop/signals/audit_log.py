@@ -13,14 +13,16 @@ from typing import Any
 
 
 class ActionLog:
-    """Appends to *path*. ``problem`` says in words why the last line could not be written; None: it was."""
+    """Appends to *path*; None: there is nowhere to write it, and *problem* says why. ``problem`` says in words why the
+    last line could not be written; None: it was."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.problem: str | None = None
+    def __init__(self, path: Path | None, problem: str | None = None) -> None:
+        self.path, self.problem = path, problem
 
     def write(self, action: str, **facts: Any) -> None:
         """One line of JSON: time, who acted, *action*, and *facts* that are known. May block; never raises."""
+        if self.path is None:
+            return
         line: dict[str, Any] = {
             "at": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             "by": os.environ.get("SUDO_USER") or os.environ.get("USER") or str(os.getuid()),

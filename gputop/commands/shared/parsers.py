@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import sys
 from functools import partial
 from typing import Any, NoReturn
 
 from gputop import __version__
 from gputop.commands import GROUPS
 from gputop.commands.shared.options import add_screen_options, add_source_options, as_setting
+from gputop.commands.shared.output import print_out
 
 
 class _Parser(argparse.ArgumentParser):
@@ -19,6 +21,13 @@ class _Parser(argparse.ArgumentParser):
         from gputop.model import clean_text
 
         super().error(clean_text(message))
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """argparse says nothing where help cannot be written. Raises as print_out does."""
+        if file is sys.stdout:
+            print_out(message)
+        else:
+            super()._print_message(message, file)
 
 
 class _MainParser(_Parser):

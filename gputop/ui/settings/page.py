@@ -40,7 +40,7 @@ class SettingsPage:
     entry: Entry | None
     wrong: str
     asking: bool
-    path: Path
+    path: Path | None
     problems: Sequence[str]
     glyphs: Glyphs
 

@@ -35,5 +35,5 @@ class ReportingApp(TypeaheadApp[ReturnT]):
 
     def _fatal_error(self) -> None:
         assert self._exception is not None
-        self._exit_renderables.append(Text(crash_message(self.CALLED, self._exception)))
+        self._exit_renderables.append(Text(f"gputop: {crash_message(self.CALLED, self._exception)}"))
         self._close_messages_no_wait()

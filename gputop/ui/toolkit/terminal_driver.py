@@ -63,6 +63,17 @@ class TerminalDriver(linux_driver.LinuxDriver):
         """A fault in a thread of the terminal's ends the application like any other."""
         self._loop.call_soon_threadsafe(self._app._handle_exception, error)
 
+    def start_application_mode(self) -> None:
+        try:
+            super().start_application_mode()  # type: ignore[no-untyped-call]
+        except RuntimeError:  # no thread can be started: half begun is to be ended
+            if self._writer_thread is not None and not self._writer_thread.is_alive():
+                self._writer_thread = None
+            elif self._writer_thread is not None:
+                self.stop_application_mode()
+                self.close()
+            raise
+
     # ---------------------------------------------------------------------------- size
 
     def _get_terminal_size(self) -> tuple[int, int]:

@@ -202,6 +202,27 @@ def test_a_terminal_that_cannot_draw(term: str, monkeypatch: pytest.MonkeyPatch)
     assert any("TERM is" in f.message and f.fix for f in terminal.terminal())
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize(
+    ("uid_map", "capabilities", "status", "said"),
+    [
+        ("0 0 4294967295", "000001ffffffffff", OK, "root: every process"),
+        ("0 1000 1", "000001ffffffffff", WARN, "root of a user namespace only"),
+        ("0 100000 65536", "000001ffffffffff", WARN, "root of a user namespace only"),
+        ("0 0 4294967295", "00000000a80425fb", WARN, "root without CAP_SYS_PTRACE: "),  # docker's usual ones
+    ],
+)
+def test_root_is_told_as_far_as_it_goes(
+    tmp_path: Path, uid_map: str, capabilities: str, status: str, said: str
+) -> None:
+    """`unshare -r` and rootless containers: root there, nobody outside. leaks says so too."""
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/uid_map").write_text(f"         {uid_map}\n")
+    (tmp_path / "proc/self/status").write_text(f"Name:\tgputop\nCapEff:\t{capabilities}\n")
+    (rights,) = [check for check in host.processes(tmp_path) if check.topic == "rights"]
+    assert rights.status == status and rights.message.startswith(said)
+
+
 def test_a_wrong_settings_file_is_told(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text("refresh = 5 = 6\n")

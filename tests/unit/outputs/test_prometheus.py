@@ -223,6 +223,39 @@ def get(url: str, context: ssl.SSLContext | None = None, **headers: str) -> tupl
         return error.code, error.read(), error.headers
 
 
+@pytest.mark.parametrize(
+    ("header", "zipped"),
+    [("gzip", True), ("gzip;q=0", False), ("gzip; q=0.000", False), ("gzip;q=0.5, identity", True), ("", False),
+     ("identity", False), ("*", True), ("*;q=0", False), ("gzip;q=0, *", False), ("br, GZIP", True),
+     ("gzipped", False)],
+)  # fmt: skip
+def test_only_who_takes_gzip_gets_it(header: str, zipped: bool) -> None:
+    with serving() as exporter:
+        headers = get(f"{exporter.url}/metrics", **{"Accept-Encoding": header})[2]
+        assert (headers["Content-Encoding"] == "gzip") is zipped
+
+
+def test_all_addresses_are_ipv4_and_ipv6() -> None:
+    exporter = Exporter(("", 0), lambda: b"a 1\n", lambda: True)
+    exporter.start()
+    try:
+        hosts = ["127.0.0.1", "[::1]"] if socket.has_dualstack_ipv6() else ["127.0.0.1"]
+        for host in hosts:
+            assert get(f"http://{host}:{exporter.server_port}/metrics")[1] == b"a 1\n"
+    finally:
+        exporter.stop(5)
+
+
+def test_an_ipv6_address_that_cannot_be_had_is_told_in_brackets() -> None:
+    with contextlib.closing(socket.create_server(("::1", 0), family=socket.AF_INET6)) as taken:
+        port = taken.getsockname()[1]
+        done = subprocess.run(
+            [sys.executable, "-m", "gputop", "serve", "--demo", "--listen", f"[::1]:{port}"],
+            capture_output=True, text=True, timeout=PATIENCE,
+        )  # fmt: skip
+    assert done.returncode == 1 and f"--listen [::1]:{port}: Address already in use" in done.stderr
+
+
 def test_paths_health_and_compression() -> None:
     with serving() as exporter:
         status, body, headers = get(f"{exporter.url}/metrics")
@@ -259,7 +292,7 @@ def test_more_connections_than_allowed_are_closed() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (":9999", ("0.0.0.0", 9999)),
+        (":9999", ("", 9999)),
         ("127.0.0.1", ("127.0.0.1", PORT)),
         ("localhost:1", ("localhost", 1)),
         ("[::1]:9999", ("::1", 9999)),
