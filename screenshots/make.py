@@ -23,6 +23,7 @@ os.environ["TEXTUAL_COLOR_SYSTEM"] = "truecolor"
 os.environ["TZ"] = "UTC"
 time.tzset()
 
+from gputop.leaks.finder import LeakFinder  # noqa: E402
 from gputop.model import Snapshot  # noqa: E402
 from gputop.monitor import Monitor  # noqa: E402
 from gputop.sampling.bus import Bus  # noqa: E402
@@ -40,6 +41,7 @@ from gputop.ui.torch_viewers.trace.screen import TorchTraceScreen  # noqa: E402
 
 HERE = Path(__file__).parent
 NOW = 1796047351.0  # 14:02:31 on 30 November 2026
+LEAKS_SECONDS = 30.0
 PAST = 640.0  # seconds that are known when the picture is taken
 
 
@@ -51,6 +53,7 @@ class Picture:
     keys: tuple[str, ...] = ()
     settings: tuple[tuple[str, Any], ...] = ()
     watched: float = PAST
+    leaks: bool = False
 
 
 SIZES = ((80, 24), (120, 40), (200, 60))
@@ -80,6 +83,7 @@ PICTURES = (
     Picture("sort-80x24", size=(80, 24), keys=("f6",)),
     Picture("process-120x40", keys=("enter",)),
     Picture("gpu-120x40", keys=("tab", "enter")),
+    Picture("leaks-120x24", "leak", (120, 24), keys=("f8",), leaks=True),
     Picture("filter-120x40", "8xh200", keys=("slash", *"mem>10G")),
 )
 
@@ -162,13 +166,15 @@ async def svg(picture: Picture) -> str:
         os.environ["HOME"] = folder  # shown as ~
         config = Path(folder) / ".config" / "gputop" / "config.toml"
         monitor = Monitor(poller, bus, settings, config, signals=machine.signals)
-        app = GputopApp(monitor)
+        app, finder = GputopApp(monitor), LeakFinder(machine.investigator)
         async with app.run_test(size=picture.size) as pilot:
             while clock[0] < NOW:
                 clock[0] += 1.0
                 snapshot = poller.latest = look()
                 history.add(snapshot)
                 monitor.detail_history.add(snapshot)
+                if picture.leaks and NOW - clock[0] < LEAKS_SECONDS:
+                    monitor.take_report(finder.step(snapshot, settings))
             app.dashboard.look()
             await _still(app, pilot)
             for key in picture.keys:
