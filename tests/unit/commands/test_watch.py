@@ -28,6 +28,8 @@ from gputop.alarms.engine import Alarms
 from gputop.alarms.event_log import EventLog
 from gputop.alarms.facts import facts, line
 from gputop.alarms.webhook import check_url, post
+from gputop.commands.shared.refusal import Refusal
+from gputop.commands.watch import Actions
 from tests.driver import GIB, SimulatedDriver
 from tests.unit.sampling.snapshots import gpu, process, snapshot
 
@@ -483,3 +485,12 @@ def test_what_cannot_be_written_is_no_verdict() -> None:
             done = subprocess.run([sys.executable, "-m", "gputop", *arguments], stdout=full, stderr=subprocess.PIPE,
                                   text=True, timeout=50)  # fmt: skip
         assert done.returncode == 74 and "No space left" in done.stderr
+
+
+def test_a_log_is_never_appended_to_a_file_that_is_no_text(tmp_path: Path) -> None:
+    """`--log a.pickle`: the row would be the end of somebody's snapshot."""
+    victim = tmp_path / "a.pickle"
+    victim.write_bytes(b"\x80\x04\x95\x00\x00")
+    with pytest.raises(Refusal, match="exists and is not text"):
+        Actions(log=str(victim))
+    assert victim.read_bytes() == b"\x80\x04\x95\x00\x00"
