@@ -163,7 +163,7 @@ class _Rule:
             state = self._states[subject]
             seen = state.seen
             if scope is Scope.XID and seen.xid is not None:
-                if at - seen.xid.at >= XID_SECONDS:
+                if snapshot.steady_at - seen.xid.steady_at >= XID_SECONDS:
                     yield from self._end(subject, state, at, no_more(seen.xid))
             elif scope is Scope.PROCESS and (seen.gpu is None or seen.gpu.uuid in listed):
                 yield from self._end(subject, state, at, "the process is gone")

@@ -80,12 +80,12 @@ class Evaluation:
                     self._gpu_uuids[name] = found.uuid  # an index may be another GPU's later
             gpus = {uuid: gpu for uuid, gpu in gpus.items() if uuid in self._gpu_uuids.values()}
         if condition.scope is Scope.XID:
-            yield from self._xids(gpus, snapshot.taken_at)
+            yield from self._xids(gpus, snapshot.steady_at)
         elif condition.scope is Scope.PROCESS:
             yield from self._processes(snapshot, gpus, now, passed, known)
         elif isinstance(condition.clauses[0], GpuLostCondition):
             for gpu in gpus.values():
-                yield gpu.uuid, _lost(gpu, snapshot.taken_at)
+                yield gpu.uuid, _lost(gpu, snapshot.steady_at)
         else:
             for gpu in gpus.values():
                 timed = self._timed.setdefault(gpu.uuid, _TimedMetrics(None))
@@ -180,7 +180,7 @@ class Evaluation:
         assert isinstance(clause, XidSeen)
         for gpu in gpus.values():
             for xid in {xid.code: xid for xid in gpu.xids if clause.codes is None or xid.code in clause.codes}.values():
-                fresh = at - xid.at < XID_SECONDS
+                fresh = at - xid.steady_at < XID_SECONDS
                 message = f"Xid {xid.code}: {xid.message}" if fresh else no_more(xid)
                 yield f"{gpu.uuid}/xid {xid.code}", Observation(fresh, fresh, gpu, xid=xid, message=message)
 
@@ -233,7 +233,7 @@ def _name_gone(name: str, snapshot: Snapshot, all_readable: bool) -> tuple[bool 
 
 def _lost(gpu: Gpu, at: float) -> Observation:
     if gpu.late:
-        lost = at - gpu.read_at >= LOST_AFTER_SECONDS
+        lost = at - gpu.steady_at >= LOST_AFTER_SECONDS
     else:
         lost = gpu.error is not None and not gpu.asleep
     return Observation(lost, lost, gpu, message=gpu.error or (NO_ANSWER if lost else "it is back"))

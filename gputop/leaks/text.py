@@ -106,7 +106,7 @@ def as_dict(report: LeakReport, snapshot: Snapshot) -> dict[str, Any]:
     indices = {gpu.uuid: gpu.index for gpu in snapshot.gpus}
     scan = report.scan
     return {
-        "taken_at": report.taken_at,
+        "taken_at": snapshot.taken_at,
         "verdicts": [_verdict_json(verdict, report, indices) for verdict in report.verdicts],
         "notes": [_verdict_json(verdict, report, indices) for verdict in report.notes],
         "unattributed": [

@@ -140,6 +140,12 @@ class Xid:
     code: int
     message: str = field(metadata=formerly("words"))
     severity: Severity
+    steady: float | None = field(default=None, compare=False, repr=False)  # see Snapshot.steady
+
+    @property
+    def steady_at(self) -> float:
+        """``at`` by a clock that nobody sets; to be compared with ``Snapshot.steady_at``."""
+        return self.at if self.steady is None else self.steady
 
 
 #: Why a process list is not known: entries that cannot be right, or more than the driver would write.
@@ -208,6 +214,12 @@ class Gpu:
     xids: tuple[Xid, ...] = ()  # newest last
     notes: tuple[str, ...] = ()  # what a reader should know: "persistence off", "process list unreliable"…
     processes_error: str | None = None  # why its process list is not known, or not all of it; also among the notes
+    steady: float | None = field(default=None, compare=False, repr=False)  # see Snapshot.steady
+
+    @property
+    def steady_at(self) -> float:
+        """``read_at`` by a clock that nobody sets; to be compared with ``Snapshot.steady_at``."""
+        return self.read_at if self.steady is None else self.steady
 
     @property
     def processes_known(self) -> bool:

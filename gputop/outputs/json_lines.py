@@ -106,7 +106,7 @@ def _fields(value: Any, leave_out: frozenset[str] = frozenset()) -> dict[str, An
     return {
         json_key(field): _plain(getattr(value, field.name))
         for field in dataclasses.fields(value)
-        if field.name not in leave_out
+        if field.compare and field.name not in leave_out
     }
 
 

@@ -6,7 +6,6 @@ Everything about a GPU that is no number is in ``gputop_gpu_info``; join with ``
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
@@ -14,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.registry import Collector
 
 from gputop import __version__
-from gputop.model import EVENT_REASONS, Gpu, GpuProcess, MigInstance, Snapshot
+from gputop.model import EVENT_REASONS, Gpu, GpuProcess, MigInstance, Snapshot, steady_time
 
 STALE_INTERVALS: Final = 3.0  # a snapshot older than so many intervals, and STALE_SECONDS, is not given out
 STALE_SECONDS: Final = 5.0
@@ -168,10 +167,10 @@ class XidCounts:
                 continue
             seen = self._seen.get(gpu.uuid, 0.0)
             for xid in gpu.xids:
-                if xid.at > seen:
+                if xid.steady_at > seen:
                     key = (gpu.uuid, xid.code)
                     self.counts[key] = self.counts.get(key, 0) + 1
-            self._seen[gpu.uuid] = max(seen, gpu.xids[-1].at)
+            self._seen[gpu.uuid] = max(seen, gpu.xids[-1].steady_at)
 
 
 class SnapshotCollector(Collector):
@@ -184,7 +183,7 @@ class SnapshotCollector(Collector):
         self,
         latest: Callable[[], Snapshot | None],
         xids: XidCounts,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = steady_time,
     ) -> None:
         self._latest, self._xids, self._clock = latest, xids, clock
 
@@ -199,7 +198,7 @@ class SnapshotCollector(Collector):
         return snapshot if not snapshot.gpus or any(gpu.error is None for gpu in snapshot.gpus) else None
 
     def _stale(self, snapshot: Snapshot) -> bool:
-        age = self._clock() - snapshot.taken_at
+        age = self._clock() - snapshot.steady_at
         return age > max(STALE_SECONDS, STALE_INTERVALS * snapshot.interval)
 
     def collect(self) -> Iterator[Metric]:

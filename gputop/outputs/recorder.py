@@ -59,6 +59,7 @@ class Recorder:
         self._descriptor = -1
         self._size = 0  # of what is whole in the file
         self._began: float | None = None  # taken_at of the file's first record
+        self._began_steady = 0.0  # the same, by the clock that nobody sets
         self._open()
 
     def write(self, snapshot: Snapshot) -> None:
@@ -71,7 +72,8 @@ class Recorder:
         ):
             self._end_group()
         seconds = self._rotation.seconds
-        if seconds is not None and self._began is not None and not 0 <= snapshot.taken_at - self._began < seconds:
+        age = snapshot.steady_at - self._began_steady
+        if seconds is not None and self._began is not None and not 0 <= age < seconds:
             self._rotate()
         if not self._put(snapshot):
             self._rotate()
@@ -114,7 +116,7 @@ class Recorder:
         self._previous_footer = mend(self._descriptor, index)
         self._size = os.fstat(self._descriptor).st_size
         if index.groups:
-            self._began = index.groups[0].first_at
+            self._began = self._began_steady = index.groups[0].first_at
 
     def _close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
@@ -136,7 +138,7 @@ class Recorder:
         group.written(record, snapshot.taken_at)
         self._group = group
         if self._began is None:
-            self._began = snapshot.taken_at
+            self._began, self._began_steady = snapshot.taken_at, snapshot.steady_at
         self.records += 1
         return True
 

@@ -133,8 +133,8 @@ class _PlainTable:
         indent = " " * 5
         if gpu.error is not None:
             yield from self.words(indent + "! ", gpu.error, _RED)
-        if (gpu.late or self.snapshot.taken_at - gpu.read_at > 5) and gpu.memory_used_bytes is not None:
-            age = units.duration(self.snapshot.taken_at - gpu.read_at)
+        if (gpu.late or self.snapshot.steady_at - gpu.steady_at > 5) and gpu.memory_used_bytes is not None:
+            age = units.duration(self.snapshot.steady_at - gpu.steady_at)
             yield from self.words(indent, f"the values above are {age} old", _YELLOW)
         worst, details = self.details(gpu)
         if details:

@@ -45,7 +45,7 @@ def _plain(value: Any) -> Any:
     return {
         json_key(field): _plain(cell)
         for field in dataclasses.fields(value)
-        if (cell := getattr(value, field.name)) is None or cell != _default(field)
+        if field.compare and ((cell := getattr(value, field.name)) is None or cell != _default(field))
     }
 
 
@@ -118,7 +118,7 @@ class _Layout:
         self.get: Callable[[Any], tuple[Any, ...]] = attrgetter(*self.names)
 
 
-_GPUS: Final = _Layout(Gpu, frozenset({"facts"}))
+_GPUS: Final = _Layout(Gpu, frozenset({"facts", "steady"}))
 _FACTS: Final = _Layout(GpuFacts)
 _PROCESSES: Final = _Layout(GpuProcess, frozenset({"host"}))
 _HOSTS: Final = _Layout(HostFacts)  # the host's side of the process in the same row; key null: there is none

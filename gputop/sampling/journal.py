@@ -138,8 +138,8 @@ class Journal:
             self._add(JournalEvent(at, kind, f"{name}: {message}", severity, gpu.uuid, gpu.index))
 
         for xid in gpu.xids:
-            if xid.at > self._xids.get(gpu.uuid, 0.0):
-                self._xids[gpu.uuid] = xid.at
+            if xid.steady_at > self._xids.get(gpu.uuid, 0.0):
+                self._xids[gpu.uuid] = xid.steady_at
                 add(EventKind.XID, f"Xid {xid.code}: {xid.message}", xid.severity, xid.at)
         if gpu.error is not None:
             if before is None or before.error is None:

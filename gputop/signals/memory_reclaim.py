@@ -31,11 +31,11 @@ class HeldMemory:
         """*after*: only readings since then count; *sent_at*: of the signal. Epoch seconds."""
         for uuid in self.memory:
             gpu = snapshot.gpu(uuid)
-            if uuid in self.back or gpu is None or not gpu.processes_known or gpu.read_at < after:
+            if uuid in self.back or gpu is None or not gpu.processes_known or gpu.steady_at < after:
                 continue
             if not any(process.pid == self.pid and process.gpu_uuid == uuid for process in snapshot.processes):
                 self.back.add(uuid)
-                self.back_after = max(self.back_after, gpu.read_at - sent_at)
+                self.back_after = max(self.back_after, gpu.steady_at - sent_at)
 
 
 @dataclass(slots=True)
@@ -67,11 +67,11 @@ class MemoryReclaim:
         """*sent_at* in epoch seconds. The deepest drop counts."""
         for uuid, drop in self.by_gpu.items():
             gpu = snapshot.gpu(uuid)
-            if gpu is None or not _readable(gpu) or gpu.memory_used_bytes is None or gpu.read_at < sent_at:
+            if gpu is None or not _readable(gpu) or gpu.memory_used_bytes is None or gpu.steady_at < sent_at:
                 continue
             fell = drop.before - gpu.memory_used_bytes
             if fell > drop.bytes:
-                drop.bytes, drop.after = fell, max(0.0, gpu.read_at - sent_at)
+                drop.bytes, drop.after = fell, max(0.0, gpu.steady_at - sent_at)
 
     def messages(self, names: Callable[[str], str], unit: str) -> list[str]:
         """``GPU 1: used memory down by 38.0G in 0.4 s, from 118.3G to 80.3G``."""

@@ -31,7 +31,7 @@ class TerminationState(enum.Enum):
 
 @dataclass(slots=True)
 class ProcessTermination:
-    """One process that is being ended. Times are the clock's; ``*_wall`` are epoch seconds."""
+    """One process that is being ended. Times are the clock's; ``*_steady`` are epoch seconds by ``steady_time``."""
 
     target: Target
     memory: dict[str, int | None] = field(default_factory=dict)  # GPU's UUID -> bytes held there when frozen
@@ -42,9 +42,9 @@ class ProcessTermination:
     continued: bool = False  # SIGCONT was sent too
     number: int | None = None  # the last signal
     sent_at: float = 0.0
-    sent_wall: float = 0.0
+    sent_steady: float = 0.0
     exited_at: float = 0.0
-    exited_wall: float = 0.0
+    exited_steady: float = 0.0
     back_after: float = 0.0  # seconds from the signal to the memory being back
     back: set[str] = field(default_factory=set)  # GPUs on which it is
     listed: bool = False  # the driver still listed the pid when last looked

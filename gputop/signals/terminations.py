@@ -21,6 +21,7 @@ from gputop.model import (
     Snapshot,
     memory_by_gpu,
     memory_by_pid,
+    steady_time,
     used_minus_listed,
 )
 from gputop.signals import timeouts
@@ -43,7 +44,7 @@ class Terminations(TerminationsText):
         targets: Sequence[Target],
         snapshot: Snapshot | None,
         clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
+        steady: Callable[[], float] = steady_time,
         *,
         facts: Mapping[ProcessKey, HostFacts] | None = None,
         held: Sequence[HeldMemory] = (),
@@ -55,11 +56,11 @@ class Terminations(TerminationsText):
         self.held = tuple(held)
         self.log = log
         self.names: dict[str, str] = {}  # GPU's UUID -> "GPU 1"
-        self._clock, self._wall = clock, wall
+        self._clock, self._steady = clock, steady
         self._before: dict[str, int | None] = {}  # GPU's UUID -> bytes nobody accounted for when the signal was sent
         self._at_first = snapshot
         self._told: set[ProcessKey] = set()  # of whom the log has the outcome
-        self._first_wall = self._last_exit = 0.0
+        self._first_sent = self._last_exit = 0.0
         if snapshot is not None:
             for termination in self.all:
                 self._freeze(termination, snapshot)
@@ -97,7 +98,7 @@ class Terminations(TerminationsText):
             or self.those(TerminationState.WAITING, TerminationState.READY, TerminationState.RUNNING)
         ):
             return False
-        late = self._wall() - self._last_exit > timeouts.MEMORY_BACK_SECONDS
+        late = self._steady() - self._last_exit > timeouts.MEMORY_BACK_SECONDS
         return not late and not all(one.released for one in self.held)
 
     @property
@@ -171,13 +172,13 @@ class Terminations(TerminationsText):
                 self._send(termination, termination.handle, number)
 
     def _send(self, termination: ProcessTermination, handle: ProcessHandle, number: int) -> None:
-        at, wall = self._clock(), self._wall()
+        at, steady = self._clock(), self._steady()
         result = handle.send(number)
         termination.result = result
-        self._first_wall = self._first_wall or wall
+        self._first_sent = self._first_sent or steady
         self._write(signal_name(number), termination, result)
         if result.outcome is Outcome.SENT:
-            termination.number, termination.sent_at, termination.sent_wall = number, at, wall
+            termination.number, termination.sent_at, termination.sent_steady = number, at, steady
             termination.state = TerminationState.RUNNING
             stopped = termination.facts is not None and termination.facts.state == "T"
             if stopped and number in TERMINATION_SIGNALS - {signal.SIGKILL}:
@@ -196,8 +197,8 @@ class Terminations(TerminationsText):
                 late = termination.number == signal.SIGKILL and waited >= timeouts.STUCK_SECONDS
                 termination.stuck_in = handle.stuck_in() if late and handle is not None else None
                 continue
-            termination.exited_at, termination.exited_wall = self._clock(), self._wall()
-            self._last_exit = termination.exited_wall
+            termination.exited_at, termination.exited_steady = self._clock(), self._steady()
+            self._last_exit = termination.exited_steady
             termination.state = TerminationState.EXITED if termination.number is not None else TerminationState.GONE
 
     def look(self, snapshot: Snapshot) -> None:
@@ -208,17 +209,17 @@ class Terminations(TerminationsText):
                 if uuid not in termination.back and self._is_back(termination, uuid, held, snapshot):
                     termination.back.add(uuid)
             if termination.back.issuperset(termination.memory):
-                reads = [gpu.read_at for gpu in snapshot.gpus if gpu.uuid in termination.memory]
-                termination.back_after = max(0.0, max(reads, default=snapshot.taken_at) - termination.sent_wall)
+                reads = [gpu.steady_at for gpu in snapshot.gpus if gpu.uuid in termination.memory]
+                termination.back_after = max(0.0, max(reads, default=snapshot.steady_at) - termination.sent_steady)
                 termination.state = TerminationState.RELEASED
             elif self._clock() - termination.exited_at >= timeouts.MEMORY_BACK_SECONDS:
                 termination.state = TerminationState.KEPT
             self._see_respawn(termination, snapshot)
-        if self._first_wall:
-            self.reclaim.look(snapshot, self._first_wall)
+        if self._first_sent:
+            self.reclaim.look(snapshot, self._first_sent)
         if self._last_exit and not self.those(TerminationState.RUNNING):
             for one in self.held:
-                one.look(snapshot, self._last_exit, self._first_wall)
+                one.look(snapshot, self._last_exit, self._first_sent)
         for termination in self.those(TerminationState.RELEASED, TerminationState.KEPT):
             if termination.target.key not in self._told and termination.state is not TerminationState.KEPT:
                 self._told.add(termination.target.key)
@@ -227,7 +228,7 @@ class Terminations(TerminationsText):
     def _see_respawn(self, termination: ProcessTermination, snapshot: Snapshot) -> None:
         if termination.respawned is None and termination.facts is not None and self._at_first is not None:
             known = {process.key for process in self._at_first.processes}
-            termination.respawned = respawned(termination.facts, termination.sent_wall, known, snapshot.processes)
+            termination.respawned = respawned(termination.facts, termination.sent_steady, known, snapshot.processes)
 
     def _write(self, action: str, termination: ProcessTermination, result: Result | None) -> None:
         if self.log is None:
@@ -246,7 +247,7 @@ class Terminations(TerminationsText):
 
     def _is_back(self, termination: ProcessTermination, uuid: str, held: int | None, snapshot: Snapshot) -> bool:
         gpu = snapshot.gpu(uuid)
-        if gpu is None or gpu.error is not None or gpu.late or gpu.read_at < termination.exited_wall:
+        if gpu is None or gpu.error is not None or gpu.late or gpu.steady_at < termination.exited_steady:
             return False
         if any(process.gpu_uuid == uuid and _is_same(process, termination) for process in snapshot.processes):
             termination.listed = True

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from ctypes import byref, c_uint, c_ulonglong, c_void_p
 from typing import Final
 
-from gputop.model import Xid
+from gputop.model import Xid, steady_time
 from gputop.sources.nvml.driver import abi
 from gputop.sources.nvml.driver.errors import PERMANENT
 from gputop.sources.nvml.driver.library import Library
@@ -85,7 +85,7 @@ class XidWatch:
             self._attempts = 0
         if code == 0:
             if self._data.type & abi.EVENT_XID and self._data.device:
-                self._arrived(self._data.device, xid(self._data.data, time.time(), self._where()))
+                self._arrived(self._data.device, xid(self._data.data, time.time(), self._where(), steady_time()))
             return True
         if code != abi.TIMEOUT:  # a GPU died, or the driver: probing finds out which
             self._fail()

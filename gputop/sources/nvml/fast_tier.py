@@ -8,7 +8,7 @@ from ctypes import c_int
 from dataclasses import dataclass
 from typing import Final
 
-from gputop.model import PROCESSES_UNRELIABLE, Gpu, GpuFacts, GpuProcess, Xid, memory_by_pid, unattributed
+from gputop.model import PROCESSES_UNRELIABLE, Gpu, GpuFacts, GpuProcess, Xid, memory_by_pid, steady_time, unattributed
 from gputop.sources.nvml.driver import abi
 from gputop.sources.nvml.driver.calls import Fields, Handle, Quantity
 from gputop.sources.nvml.driver.errors import NvmlError
@@ -115,6 +115,7 @@ class FastTier:
             uuid=identity.uuid,
             name=identity.name,
             read_at=time.time(),
+            steady=steady_time(),
             pci_bus_id=identity.pci_bus_id,
             memory_total_bytes=total,
             memory_used_bytes=used,

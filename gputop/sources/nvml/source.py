@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from gputop.model import Driver, Gpu, Xid
+from gputop.model import Driver, Gpu, Xid, steady_time
 from gputop.sources.nvml import sysfs
 from gputop.sources.nvml.device import NvmlDevice
 from gputop.sources.nvml.driver import abi
@@ -201,6 +201,7 @@ class NvmlSource:
                 uuid=identity.uuid,
                 name=identity.name,
                 read_at=time.time(),
+                steady=steady_time(),
                 pci_bus_id=identity.pci_bus_id,
                 error=error,
                 asleep=asleep,

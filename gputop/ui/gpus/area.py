@@ -89,7 +89,7 @@ class GpuArea(LineWidget):
                 gpu,
                 memory_parts(gpu, by_gpu[gpu.uuid], snapshot.taken_at),
                 history.track(gpu.uuid),
-                snapshot.taken_at,
+                snapshot.steady_at,
                 selected=self.has_focus and gpu.uuid == self.selected,
                 unattributed=self._report.unattributed_on(gpu.uuid),
                 held_by=held_by(self._report, gpu.uuid),

@@ -62,7 +62,7 @@ class GpuScreen(MonitorScreen, ScrollingPage[None]):
         if gpu.error is not None:
             said.append((gpu.error, "critical"))
         if gpu.late:
-            age = max(0.0, snapshot.taken_at - gpu.read_at)
+            age = max(0.0, snapshot.steady_at - gpu.steady_at)
             said.append((f"Stale for {age:.0f} s: a driver call for it takes too long.", "warning"))
         if gpu.asleep:
             said.append(("Asleep, and left asleep: reading it would wake it.", "dim"))

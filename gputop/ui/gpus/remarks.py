@@ -117,18 +117,18 @@ def remarks(gpu: Gpu, settings: Settings, now: float, alarms: Iterable[str] = ()
         found.append(
             Remark(
                 Severity.WARNING,
-                f"stale {units.duration(now - gpu.read_at)}: the driver is late",
-                f"stale {units.duration(now - gpu.read_at)}",
+                f"stale {units.duration(now - gpu.steady_at)}: the driver is late",
+                f"stale {units.duration(now - gpu.steady_at)}",
                 "stale",
                 lasting=False,
             )
         )
     for xid in reversed(gpu.xids):
-        if now - xid.at < XID_SHOWN_SECONDS:
+        if now - xid.steady_at < XID_SHOWN_SECONDS:
             found.append(
                 Remark(
                     xid.severity,
-                    f"Xid {xid.code} {units.duration(now - xid.at)} ago: {xid.message}",
+                    f"Xid {xid.code} {units.duration(now - xid.steady_at)} ago: {xid.message}",
                     f"Xid {xid.code}",
                     f"Xid at {xid.at}",
                 )

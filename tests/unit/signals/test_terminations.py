@@ -57,7 +57,7 @@ class Scene:
         ]
         for target in targets:
             self.handles[target.key.pid] = Told(target)
-        self.terminations = Terminations(targets, self.snapshot(), clock=lambda: self.now, wall=lambda: self.now)
+        self.terminations = Terminations(targets, self.snapshot(), clock=lambda: self.now, steady=lambda: self.now)
 
     def snapshot(self) -> Snapshot:
         def used(index: int) -> int:
@@ -280,7 +280,7 @@ def dead_pid_scene() -> Scene:
     target = Target(ProcessKey(20, 200), "cv", "worker", related=True)
     scene.handles = {20: Told(target)}
     scene.terminations = Terminations(
-        [target], scene.snapshot(), clock=lambda: scene.now, wall=lambda: scene.now,
+        [target], scene.snapshot(), clock=lambda: scene.now, steady=lambda: scene.now,
         held=[HeldMemory(50211, {GPU1: 38 * GIB})],
     )  # fmt: skip
     return scene

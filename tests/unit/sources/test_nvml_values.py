@@ -103,7 +103,7 @@ QUANTITIES = [
     "serial", "vbios", "architecture", "compute_major", "compute_minor",
 ]  # fmt: skip
 
-IDENTITY = {"index", "uuid", "name", "read_at", "pci_bus_id"}
+IDENTITY = {"index", "uuid", "name", "read_at", "steady", "pci_bus_id"}
 
 
 @pytest.mark.parametrize("error", [NOT_SUPPORTED, NO_PERMISSION, "!unknown"])

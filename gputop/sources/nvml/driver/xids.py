@@ -46,7 +46,7 @@ _MEANING: Final = {
 }
 
 
-def xid(code: int, at: float, where: str = "") -> Xid:
-    """An Xid that arrived at *at* (epoch seconds); *where* names a MIG instance."""
+def xid(code: int, at: float, where: str = "", steady: float | None = None) -> Xid:
+    """An Xid that arrived at *at* (epoch seconds), *steady* by the steady clock; *where* names a MIG instance."""
     message, severity = _MEANING.get(code, ("see NVIDIA's Xid catalogue", Severity.WARNING))
-    return Xid(at=at, code=code, message=f"{where}: {message}" if where else message, severity=severity)
+    return Xid(at=at, code=code, message=f"{where}: {message}" if where else message, severity=severity, steady=steady)
