@@ -43,6 +43,7 @@ class ProcessTermination:
     number: int | None = None  # the last signal
     sent_at: float = 0.0
     sent_steady: float = 0.0
+    sent_wall: float = 0.0  # epoch seconds, to show
     exited_at: float = 0.0
     exited_steady: float = 0.0
     back_after: float = 0.0  # seconds from the signal to the memory being back

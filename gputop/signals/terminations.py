@@ -179,6 +179,7 @@ class Terminations(TerminationsText):
         self._write(signal_name(number), termination, result)
         if result.outcome is Outcome.SENT:
             termination.number, termination.sent_at, termination.sent_steady = number, at, steady
+            termination.sent_wall = time.time()
             termination.state = TerminationState.RUNNING
             stopped = termination.facts is not None and termination.facts.state == "T"
             if stopped and number in TERMINATION_SIGNALS - {signal.SIGKILL}:
