@@ -11,9 +11,10 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 #: Pages that exist in Chinese too.
 ENGLISH = {
+    "README.md": "README.zh-CN.md",
     **{f"docs/{page.name}": f"docs/zh/{page.name}" for page in sorted((DOCS / "zh").glob("*.md"))},
 }
-PAGES = ("README.md", *(str(page.relative_to(ROOT)) for page in sorted(DOCS.rglob("*.md"))))
+PAGES = ("README.md", "README.zh-CN.md", *(str(page.relative_to(ROOT)) for page in sorted(DOCS.rglob("*.md"))))
 
 _MAGIC = "gputop recording"  # what a recording begins with
 _PLACEHOLDER = re.compile(r"…|\.\.\.|[\[|]|(?<![\w$=\'])[A-Z]{2,}(?![\w=])")
