@@ -70,12 +70,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _demo(options: argparse.Namespace, history: History) -> Machine:
-    from gputop.commands.shared.demo_past import PAST_SECONDS, WITHOUT_PAST, RewindableClock, remember
+    from gputop.commands.shared.demo_past import BEGINS_NOW, PAST_SECONDS, RewindableClock, remember
 
     clock = RewindableClock()
-    if options.demo not in WITHOUT_PAST:
-        clock.rewind(PAST_SECONDS)
-    machine = machine_of(options, to_act=not options.read_only, clock=clock)
+    clock.rewind(PAST_SECONDS)
+    before = -PAST_SECONDS if options.demo in BEGINS_NOW else 0.0
+    machine = machine_of(options, to_act=not options.read_only, clock=clock, started_before=before)
     remember(machine.source, history, clock)
     return machine
 

@@ -30,13 +30,18 @@ class Machine:
     investigator: Callable[[], Investigator]  # made when leaks are looked for
 
 
-def machine_of(options: argparse.Namespace, to_act: bool = False, clock: Callable[[], float] = time.time) -> Machine:
-    """What *options* say to look at. *clock* is a simulated machine's."""
+def machine_of(
+    options: argparse.Namespace,
+    to_act: bool = False,
+    clock: Callable[[], float] = time.time,
+    started_before: float = 0.0,
+) -> Machine:
+    """What *options* say to look at. *clock* is a simulated machine's, which began *started_before* seconds ago."""
     if options.demo is not None:
         from gputop.sources.simulated import UnknownScenario, simulated_machine
 
         try:
-            demo = simulated_machine(options.demo, options.seed, clock)
+            demo = simulated_machine(options.demo, options.seed, clock, started_before)
         except UnknownScenario as error:
             raise Refusal(f"--demo: {error}") from None
         return Machine(demo.source, demo.host, demo.signals if to_act else None, True, lambda: demo.investigator)

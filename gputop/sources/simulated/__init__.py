@@ -40,7 +40,7 @@ def simulated_machine(
     """The machine called *name* (see SCENARIOS; also NxMODEL such as 4xh200). Raises UnknownScenario.
 
     *clock* tells epoch seconds and must not run backwards. The simulation begins *started_before* seconds before the
-    call, so that a test can join it in the middle.
+    call, so that a test can join it in the middle; negative: so long after it, which what goes wrong waits for.
     """
     plan = build(name, seed)
     world = SimulatedWorld(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ class SimulatedWorld:
     memory_bytes: int = 1024 * GIB
     memory_base_bytes: int = 11 * GIB  # kernel, page tables, daemons
     lock: threading.Lock = field(default_factory=threading.Lock)
-    _latest: float = 0.0
+    _latest: float = -math.inf
 
     def now(self) -> float:
         """Simulated seconds now, with the population advanced to there."""

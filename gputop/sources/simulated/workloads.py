@@ -11,6 +11,8 @@ from typing import NamedTuple, Protocol
 
 from gputop.sources.simulated.noise import clamp, noise, smooth
 
+FLUSH_SECONDS = 53.0  # between two flushes of an allocator's cache
+CONTEXT_MIB = 612.0  # of CUDA itself
 SAMPLES_PER_SECOND = 6  # the driver's utilization counters are averages over about 1/6 s
 
 
@@ -70,7 +72,7 @@ class Training:
     nvlink: float = 0.0
 
     def load(self, t: float) -> Load:
-        u = t + self.seed % 997 * 0.731 + 31.0
+        u = t + self._phase
         tick = int(t * SAMPLES_PER_SECOND // 1)
         jitter = noise(tick, self.seed + self.rank * 101) - 0.5
         into = u % self.checkpoint_every
@@ -100,7 +102,20 @@ class Training:
         )  # fmt: skip
 
     def memory(self, t: float) -> float:
-        return self.mib + 2.0 * int(4 * noise(int(t // 9), self.seed + self.rank))
+        """The allocator's cache grows step by step until it is flushed; a checkpoint gathers the state first, and
+        flushes it after. *mib* is the most."""
+        u = t + self._phase
+        into = u % self.checkpoint_every
+        if into < self.checkpoint_takes:
+            share = 0.985 + 0.015 * into / self.checkpoint_takes
+        else:
+            since = (into - self.checkpoint_takes) % FLUSH_SECONDS
+            share = 0.945 + 0.035 * (since // self.step * self.step) / FLUSH_SECONDS
+        return self.mib * share + 2.0 * int(4 * noise(int(t // 9), self.seed + self.rank))
+
+    @property
+    def _phase(self) -> float:
+        return self.seed % 997 * 0.731 + 31.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +138,9 @@ class Leaking:
     def memory(self, t: float) -> float:
         age = t - (self.since or 0.0)
         if self.since is not None and age < 4.0:
-            return 612.0 + (self.mib - 612.0) * clamp(age / 4.0)
-        return self.mib + self.mib_per_minute * age / 60.0 + self.saw_mib * ((t / self.saw_period) % 1.0)
+            return CONTEXT_MIB + (self.mib - CONTEXT_MIB) * clamp(age / 4.0)
+        grown = self.mib + self.mib_per_minute * age / 60.0
+        return max(CONTEXT_MIB, grown) + self.saw_mib * ((t / self.saw_period) % 1.0)
 
     def full_after(self, mib: float) -> float:
         """Seconds until *mib* is certainly asked for."""
@@ -133,16 +149,20 @@ class Leaking:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """An inference server: weights and KV cache taken at the start; bursts of prefill over a sea of decode."""
+    """An inference server: weights and KV cache taken at the start, workspace for the requests that are there; bursts
+    of prefill over a sea of decode. *mib* is the most."""
 
     mib: float
     seed: int
     demand: float = 0.6
     nvlink: float = 0.0
 
-    def load(self, t: float) -> Load:
+    def _requests(self, t: float) -> float:
         tide = 0.6 * smooth(t / 31.0, self.seed) + 0.4 * smooth(t / 6.0, self.seed + 5)
-        level = clamp((tide - 1.0 + self.demand) / max(self.demand, 0.05) * 1.7)
+        return clamp((tide - 1.0 + self.demand) / max(self.demand, 0.05) * 1.7)
+
+    def load(self, t: float) -> Load:
+        level = self._requests(t)
         if level <= 0.03:
             return REST
         tick = int(t * SAMPLES_PER_SECOND // 1)
@@ -158,7 +178,7 @@ class Serving:
         )  # fmt: skip
 
     def memory(self, t: float) -> float:
-        return self.mib
+        return self.mib * (0.93 + 0.07 * self._requests(t // 2.0 * 2.0))
 
 
 @dataclass(frozen=True, slots=True)
