@@ -75,7 +75,7 @@ def test_the_tree_the_chart_the_pause_and_the_filters_by_key(gputop: Start) -> N
     terminal.press("F7")
     terminal.wait_gone("memory used ·")
     terminal.wait_for(re.compile(r"^╭ [\w ]*utilization ·", re.M))
-    while title := re.search(r"^╭ .* · last 10 min", terminal.text(), re.M):
+    while title := re.search(r"^╭ [A-Za-z][\w, ]* · [\d.]+ (?:min|s)\b", terminal.text(), re.M):
         terminal.press("c")
         terminal.wait_gone(title[0])
     terminal.press("c")

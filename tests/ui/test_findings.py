@@ -25,7 +25,8 @@ from gputop.signals.scope import SignalScope
 from gputop.sources.simulated import simulated_machine
 from gputop.ui.app import GputopApp
 from gputop.ui.chart.events import with_events
-from gputop.ui.chart.picture import ChartStyle
+from gputop.ui.chart.picture import PanePicture
+from gputop.ui.chart.scale import TimeAxis
 from gputop.ui.events_screen import EventsScreen
 from gputop.ui.kill.screen import KillScreen
 from gputop.ui.processes.annotations import ProcessAnnotations, verdict_label
@@ -248,18 +249,30 @@ async def test_who_is_it_and_scopes_from_the_details(tmp_path: Path) -> None:
 
 
 def test_events_are_letters_on_the_charts_axis_the_worst_where_several_are() -> None:
-    lines = ((("140 GiB", "dim"), ("┤" + " " * 60, "text")), (("   0   ", "dim"), ("┤" + " " * 60, "text")),
-             ((" " * 7, "dim"), ("└" + "─" * 60, "faint")), (("13:00".ljust(68), "dim"),))  # fmt: skip
-    look = ChartStyle(600.0, True, "GiB", "C", False)
+    axis = TimeAxis.of(60, 600.0, TAKEN_AT)
+    plot = ((("100%", "dim"), ("┤", "faint"), (" " * 60, "text")),)
+    picture = PanePicture((*plot, (("────┴" + "─" * 60, "faint"),)), 5, axis)
     events = [
         JournalEvent(TAKEN_AT - 300, EventKind.START, "", Severity.NORMAL),
         JournalEvent(TAKEN_AT - 300, EventKind.XID, "", Severity.CRITICAL),
-        JournalEvent(TAKEN_AT - 299, EventKind.EXIT, "", Severity.NORMAL),
+        JournalEvent(TAKEN_AT - 299.9, EventKind.EXIT, "", Severity.NORMAL),
         JournalEvent(TAKEN_AT - 9000, EventKind.LOST, "", Severity.CRITICAL),
     ]
-    drawn = with_events(lines, look, TAKEN_AT, events)
-    axis = "".join(text for text, _ in drawn[2])
-    assert axis.count("X") == 1 and "!" not in axis and "s" not in axis
-    assert len(axis) == 68 and abs(axis.index("X") - (8 + 30)) <= 3
-    assert ("X", "critical+b") in drawn[2]
-    assert drawn[:2] == lines[:2] and drawn[3] == lines[3]
+    drawn = with_events(picture, events)
+    line = "".join(text for text, _ in drawn[1])
+    assert line.count("X") == 1 and "!" not in line and "s" not in line
+    assert len(line) == 65 and abs(line.index("X") - (5 + 28)) <= 3
+    assert ("X", "critical+b") in drawn[1]
+    assert drawn[0] == plot[0]
+
+
+def test_a_label_of_time_gives_way_to_a_letter_on_it_whole() -> None:
+    """The axis said 22:j6."""
+    axis = TimeAxis.of(60, 600.0, TAKEN_AT)
+    at = TAKEN_AT - 300
+    cell = axis.cell_at(at)
+    assert cell is not None
+    line = (("─" * (cell + 3), "faint"), ("22:36", "dim"), ("─" * (57 - cell), "faint"))
+    drawn = with_events(PanePicture((((" ", "text"),), line), 5, axis), [JournalEvent(at, EventKind.JUMP, "")])
+    text = "".join(part for part, _ in drawn[1])
+    assert text.count("j") == 1 and not any(character.isdigit() for character in text) and len(text) == 65

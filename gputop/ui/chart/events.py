@@ -27,6 +27,7 @@ LETTERS: Final = {
     EventKind.SIGNAL: "k",
     EventKind.MARK: "m",
 }
+AXIS: Final = "─"
 _STYLES: Final = {
     Severity.NORMAL: "accent",
     Severity.INFO: "accent",
@@ -53,9 +54,12 @@ def with_events(picture: PanePicture, events: Iterable[JournalEvent]) -> tuple[L
 
 
 def _lettered(line: Line, letters: dict[int, tuple[str, str]]) -> Line:
-    spans = []
+    """*line* with *letters* by cell. A label that one of them would stand in gives way: half a time is none."""
+    spans: list[tuple[str, str]] = []
     x = 0
     for text, style in line:
+        if style == "dim" and any(x <= cell < x + len(text) for cell in letters):
+            text, style = AXIS * len(text), "faint"
         run = ""
         for character in text:  # a picture has characters of one cell only
             if x in letters:

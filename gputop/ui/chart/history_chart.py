@@ -199,12 +199,14 @@ class HistoryChart(LineWidget, can_focus=True):
         if self._bodies is None or self._bodies[0] != key:
             self._bodies = key, [self._body(n, pane, picture, look, view, border, mark) for n, pane in enumerate(panes)]
         blocks: list[tuple[Line, ...]] = []
+        axes = [] if picture is None else [pane.axis for pane in picture.panes if pane.axis is not None]
+        span = min([look.window, *(axis.span for axis in axes)])
         for place, body in zip(places, self._bodies[1], strict=True):
-            remark: Span = (units.short_duration(view.settings.chart_window), "dim")
+            remark: Span = (units.short_duration(span), "dim")
             if self.cursor is not None:
                 remark = (f"at {units.clock(self.cursor)}", "accent")
             values = [self._value(place.metric, gpu, history) for gpu in snapshot.gpus]
-            line = top_line(place, snapshot.gpus, values, view, border, remark)
+            line = top_line(place, snapshot.gpus, values, view, border, remark, self.cursor is not None)
             blocks.append((line, *body))
         self.show(side_by_side(places, blocks))
 

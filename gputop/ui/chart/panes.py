@@ -67,14 +67,20 @@ def side_by_side(places: tuple[PanePosition, ...], blocks: list[tuple[Line, ...]
 
 
 def top_line(
-    place: PanePosition, gpus: tuple[Gpu, ...], values: list[float | None], view: View, border: str, remark: Span
+    place: PanePosition,
+    gpus: tuple[Gpu, ...],
+    values: list[float | None],
+    view: View,
+    border: str,
+    remark: Span,
+    values_first: bool = False,
 ) -> Line:
     """``╭ memory used · 10 min ─────── ■ 0 88.1G  ■ 1 118.3G ╮``, exactly as wide as its pane. *remark* is what stands
-    behind the metric."""
+    behind the metric; *values_first*: rather values without marks than marks without values."""
     glyphs = view.glyphs
     room = place.width - 4  # the corners, and a rule before the right one and after the left one
     title = CHART_METRICS[place.metric].label
-    legends = list(_legends(place.metric, gpus, values, view))
+    legends = list(_legends(place.metric, gpus, values, view, values_first))
     behind = f" {glyphs.bullet} {remark[0]}"
     legend: tuple[Span, ...] = ()
     for candidate, its_remark in [(candidate, text) for candidate in legends for text in (behind, "")]:
@@ -97,7 +103,9 @@ def top_line(
     )
 
 
-def _legends(metric: str, gpus: tuple[Gpu, ...], values: list[float | None], view: View) -> Iterator[tuple[Span, ...]]:
+def _legends(
+    metric: str, gpus: tuple[Gpu, ...], values: list[float | None], view: View, values_first: bool
+) -> Iterator[tuple[Span, ...]]:
     """From the fullest to the shortest: marks with values, marks alone. One GPU has no mark: the area is its own."""
     mark = "#" if view.glyphs.full.isascii() else "■"
     if len(gpus) == 1:
@@ -112,6 +120,16 @@ def _legends(metric: str, gpus: tuple[Gpu, ...], values: list[float | None], vie
             if with_values:
                 spans.append((" " + _value(metric, value, view), "text"))
         yield tuple(spans)
+        if values_first:
+            yield tuple((f" {_short_value(metric, value, view)}", gpu_role(gpu.index))
+                        for gpu, value in zip(gpus, values, strict=True))  # fmt: skip
+
+
+def _short_value(metric: str, value: float | None, view: View) -> str:
+    """*value* in as few cells as tell it, in colours that say whose it is."""
+    if value is None or CHART_METRICS[metric].unit != "B":
+        return _value(metric, value, view).strip()
+    return f"{value / units.GIB:.0f}G" if value >= units.GIB else f"{value / units.MIB:.0f}M"
 
 
 def _value(metric: str, value: float | None, view: View) -> str:

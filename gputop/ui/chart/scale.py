@@ -217,6 +217,11 @@ class TimeAxis:
         return (self.columns - self.label_cells) * self.across
 
     @property
+    def span(self) -> int:
+        """Seconds from end to end, but for those that come with the next move."""
+        return round((self.dots - 1) * self.seconds)
+
+    @property
     def end(self) -> int:
         """Number after the last dot that can be filled."""
         return self.first + self.dots
