@@ -81,6 +81,12 @@ def _text(value: Any) -> str:
     return clean_text(value.strip(), 200)
 
 
+def _maybe_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{_shown(value)} is not text")
+    return clean_text(value.strip(), 4096)
+
+
 def _one_of(*allowed: Any) -> Check:
     def check(value: Any) -> Any:
         if isinstance(value, bool) or value not in allowed:
@@ -231,6 +237,17 @@ class Settings:
     leak_gap_mib: int = _setting(512, _whole(64, 1 << 20), "MiB that no process accounts for before it is shown")
     leak_ignore: tuple[str, ...] = _setting(
         (), _names, "never suspected: words of command lines, or user:NAME; empty: nobody"
+    )
+
+    fleet_prometheus: str = _setting("", _maybe_text, "gputop fleet: URL of Prometheus or another engine of its API")
+    fleet_token_file: str = _setting("", _maybe_text, "gputop fleet: file with the engine's bearer token")
+    fleet_user: str = _setting("", _maybe_text, "gputop fleet: user of the engine")
+    fleet_password_file: str = _setting("", _maybe_text, "gputop fleet: file with that user's password")
+    fleet_ca_file: str = _setting("", _maybe_text, "gputop fleet: certificates of the engine's own CA (PEM)")
+    fleet_cert_file: str = _setting("", _maybe_text, "gputop fleet: client certificate for the engine (PEM)")
+    fleet_key_file: str = _setting("", _maybe_text, "gputop fleet: its key, where that is not in the same file (PEM)")
+    fleet_headers: tuple[str, ...] = _setting(
+        (), _names, 'gputop fleet: further headers for the engine, such as "X-Scope-OrgID: team"'
     )
 
     def __post_init__(self) -> None:

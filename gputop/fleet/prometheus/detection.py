@@ -1,0 +1,59 @@
+"""Which exporters an engine scrapes, and by which labels they name their hosts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from gputop.fleet.prometheus.client import EngineClient
+from gputop.fleet.prometheus.exporters import EXPORTERS, Exporter
+from gputop.fleet.prometheus.promql import selector, tagged
+from gputop.fleet.prometheus.vectors import Scraped, Vectors
+
+_NO_NAME: Final = "|localhost"  # as a pattern: a label that is absent, or of a container without a name (dcgm #572)
+_SLURM: Final = "slurm_job_utilization_gpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Detected:
+    vectors: Vectors
+    jobs: tuple[str, ...] = ()  # the names under which the engine scrapes them
+
+    def __bool__(self) -> bool:
+        return bool(self.vectors.scraped)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(one.exporter.name for one in self.vectors.scraped))
+
+
+def detect(client: EngineClient) -> Detected:
+    """Asks for counts only. Raises EngineError."""
+    candidates = [one for exporter in EXPORTERS for one in _variants(exporter)]
+    probes = [
+        tagged(str(number), f"count by (job) ({selector(_probe(one.exporter), one.matchers)})")
+        for number, one in enumerate(candidates)
+    ]
+    probes.append(tagged("slurm", f"count by (job) ({_SLURM})"))
+    found: dict[str, set[str]] = {}
+    for labels, value in client.query_all(probes).samples:
+        if value > 0:
+            found.setdefault(labels.get("q", ""), set()).add(labels.get("job", ""))
+    scraped = tuple(one for number, one in enumerate(candidates) if str(number) in found)
+    jobs = tuple(sorted({job for tag, names in found.items() if tag != "slurm" for job in names if job}))
+    return Detected(Vectors(scraped, "slurm" in found), jobs)
+
+
+def _probe(exporter: Exporter) -> str:
+    return exporter.identity
+
+
+def _variants(exporter: Exporter) -> list[Scraped]:
+    """One for each label that may name the host, for the series that have it and none of those before."""
+    variants, without = [], ""
+    for label in exporter.hosts:
+        named = f'{label}!~"{_NO_NAME}"'
+        variants.append(Scraped(exporter, label, ",".join(filter(None, (named, without)))))
+        without = ",".join(filter(None, (without, f'{label}=~"{_NO_NAME}"')))
+    variants.append(Scraped(exporter, "instance", without))
+    return variants
