@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Final
 
 from gputop.fleet.prometheus.client import EngineClient
 from gputop.fleet.prometheus.exporters import EXPORTERS, Exporter
-from gputop.fleet.prometheus.promql import selector, tagged
+from gputop.fleet.prometheus.promql import quoted, selector, tagged
 from gputop.fleet.prometheus.vectors import Scraped, Vectors
 
 _NO_NAME: Final = "|localhost"  # as a pattern: a label that is absent, or of a container without a name (dcgm #572)
@@ -40,8 +41,32 @@ def detect(client: EngineClient) -> Detected:
         if value > 0:
             found.setdefault(labels.get("q", ""), set()).add(labels.get("job", ""))
     scraped = tuple(one for number, one in enumerate(candidates) if str(number) in found)
+    if len(scraped) == 1 and "slurm" not in found and _is_plain(client, scraped[0]):
+        scraped = (dataclasses.replace(scraped[0], plain=True),)
     jobs = tuple(sorted({job for tag, names in found.items() if tag != "slurm" for job in names if job}))
     return Detected(Vectors(scraped, "slurm" in found), jobs)
+
+
+def _is_plain(client: EngineClient, one: Scraped) -> bool:
+    """No MIG instances, no copies for pods that share a GPU, no replicas: a series a GPU and metric."""
+    exporter = one.exporter
+    if exporter.info or one.host == "instance" or exporter.bare_uuid:
+        return False
+    if (
+        exporter.mig_instance
+        and client.query(
+            f"count({selector(exporter.identity, one.matchers, f'{exporter.mig_instance}!=' + quoted(''))})"
+        ).samples
+    ):
+        return False
+    return bool(client.query(still_plain(Vectors((dataclasses.replace(one, plain=True),)))).samples)
+
+
+def still_plain(vectors: Vectors) -> str:
+    """Holds where every GPU has one series: else sums of plain series are wrong, and one has to detect again."""
+    assert vectors.plain is not None
+    series = selector(vectors.plain.exporter.identity, vectors.plain.matchers)
+    return tagged("plain", f"count({series}) == count(count by ({vectors.name('uuid')}) ({series}))")
 
 
 def _probe(exporter: Exporter) -> str:

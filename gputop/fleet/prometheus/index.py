@@ -23,13 +23,13 @@ def index_of(vectors: Vectors, view: FleetView) -> str:
     figure = _SORTED_BY.get(view.sort)
     expression = f"({hosts_of(vectors)})" if figure is None else f"({figure(vectors)})"
     if figure is not None:  # hosts without the figure are there, too: those of the second have no sort value
-        expression = f'({expression} or on (host) label_replace({hosts_of(vectors)},"unknown","1","",""))'
+        expression = f'({expression} or {_on(vectors)} label_replace({hosts_of(vectors)},"unknown","1","",""))'
     passing = passing_of(vectors, view)
-    return f"{expression} and on (host) {passing}" if passing else expression
+    return f"{expression} and {_on(vectors)} {passing}" if passing else expression
 
 
 def hosts_of(vectors: Vectors) -> str:
-    return f"group by (host) ({vectors.gpus(_HOST)})"
+    return f"group {_by(vectors)} ({vectors.gpus(_HOST)})"
 
 
 def passing_of(vectors: Vectors, view: FleetView) -> str:
@@ -40,8 +40,16 @@ def passing_of(vectors: Vectors, view: FleetView) -> str:
     result = hosts_of(vectors)
     for term, text in expressions:
         negated = not isinstance(term, Compared) and term.negated
-        result += f" {'unless' if negated else 'and'} on (host) ({text})"
+        result += f" {'unless' if negated else 'and'} {_on(vectors)} ({text})"
     return f"({result})"
+
+
+def _by(vectors: Vectors) -> str:
+    return f"by ({vectors.name('host')})"
+
+
+def _on(vectors: Vectors) -> str:
+    return f"on ({vectors.name('host')})"
 
 
 # ----------------------------------------------------------------------- figures
@@ -49,26 +57,26 @@ def passing_of(vectors: Vectors, view: FleetView) -> str:
 
 def _count(expression: str, vectors: Vectors) -> str:
     """By host, 0 where there is none."""
-    return f"(count by (host) ({expression}) or on (host) 0 * {hosts_of(vectors)})"
+    return f"(count {_by(vectors)} ({expression}) or {_on(vectors)} 0 * {hosts_of(vectors)})"
 
 
 def _problem(vectors: Vectors) -> str:
-    broken = f"(3 * group by (host) ({vectors.broken(_HOST)}))"
-    return f"({broken} or on (host) (2 * ({vectors.age()} > bool {STALE_SECONDS:g})))"
+    broken = f"(3 * group {_by(vectors)} ({vectors.broken(_HOST)}))"
+    return f"({broken} or {_on(vectors)} (2 * ({vectors.age()} > bool {STALE_SECONDS:g})))"
 
 
 def _memory_share(vectors: Vectors) -> str:
     used, total = vectors.figure(Figure.MEMORY_USED, _HOST), vectors.memory_total(_HOST)
-    return f"100 * sum by (host) ({used}) / on (host) sum by (host) ({total})"
+    return f"100 * sum {_by(vectors)} ({used}) / {_on(vectors)} sum {_by(vectors)} ({total})"
 
 
 def _by_host(how: str, figure: Figure) -> Callable[[Vectors], str]:
-    return lambda vectors: f"{how} by (host) ({vectors.figure(figure, _HOST)})"
+    return lambda vectors: f"{how} {_by(vectors)} ({vectors.figure(figure, _HOST)})"
 
 
 _SORTED_BY: Final[Mapping[HostSort, Callable[[Vectors], str]]] = {
     HostSort.PROBLEM: _problem,
-    HostSort.GPUS: lambda vectors: f"count by (host) ({vectors.gpus(_HOST)})",
+    HostSort.GPUS: lambda vectors: f"count {_by(vectors)} ({vectors.gpus(_HOST)})",
     HostSort.FREE: lambda vectors: _count(vectors.free(_HOST), vectors),
     HostSort.UTILIZATION: _by_host("avg", Figure.UTILIZATION),
     HostSort.MEMORY: _by_host("sum", Figure.MEMORY_USED),
@@ -105,7 +113,7 @@ def _term(vectors: Vectors, term: HostTerm) -> str | None:
     if isinstance(term, Word):
         wanted = quoted(f"(?i).*{pattern(term.value)}.*")
         matchers = [f"{one.host}=~{wanted}" for one in vectors.scraped] + [f"model=~{wanted}"]
-        return union(f"group by (host) ({_matching(vectors, matcher)})" for matcher in dict.fromkeys(matchers))
+        return union(f"group {_by(vectors)} ({_matching(vectors, matcher)})" for matcher in dict.fromkeys(matchers))
     return _named(vectors, term)
 
 
@@ -114,17 +122,19 @@ def _named(vectors: Vectors, term: Named) -> str | None:
         return union(filter(None, (_state(vectors, value) for value in term.values))) or "vector(0) < 0"
     begins = quoted(f"(?i)(?:{any_of(term.values)}).*")
     if term.name == "host":
-        parts = [f"group by (host) ({one.identity(_HOST, f'{one.host}=~{begins}')})" for one in vectors.scraped]
+        parts = [f"group {_by(vectors)} ({one.identity(_HOST, f'{one.host}=~{begins}')})" for one in vectors.scraped]
         return union(parts)
     if term.name == "model":
         inside = quoted(f"(?i).*(?:{any_of(term.values)}).*")
-        return f"group by (host) ({_matching(vectors, f'model=~{inside}')})"
+        return f"group {_by(vectors)} ({_matching(vectors, f'model=~{inside}')})"
     labels = _LABELS.get(term.name, (term.name,))
     parts = [
-        f"group by (host) ({one.identity(_HOST, f'{label}=~{begins}')})" for one in vectors.scraped for label in labels
+        f"group {_by(vectors)} ({one.identity(_HOST, f'{label}=~{begins}')})"
+        for one in vectors.scraped
+        for label in labels
     ]
     parts += [
-        f"group by (host) ({one.by_gpu(f'{one.exporter.processes}{{{label}=~{begins}}}', _HOST)})"
+        f"group {_by(vectors)} ({one.by_gpu(f'{one.exporter.processes}{{{label}=~{begins}}}', _HOST)})"
         for one in vectors.scraped
         for label in labels
         if one.exporter.processes
@@ -134,11 +144,11 @@ def _named(vectors: Vectors, term: Named) -> str | None:
         jobs = (
             f'label_replace(slurm_job_utilization_gpu{{{label}=~{begins}}},"host","$1","instance","(.+?)(?::[0-9]+)?")'
         )
-        parts.append(f"group by (host) ({jobs})")
+        parts.append(f"group {_by(vectors)} ({jobs})")
     if term.name == "job" and any(one.exporter.held and "jobId" in one.exporter.held[0] for one in vectors.scraped):
         exact = [value for value in term.values if value.isdecimal()]
         gauge = 'label_replace(nvidia_gpu_jobId == {},"host","$1","instance","(.+?)(?::[0-9]+)?")'
-        parts += [f"group by (host) ({gauge.format(value)})" for value in exact]
+        parts += [f"group {_by(vectors)} ({gauge.format(value)})" for value in exact]
     return union(parts)
 
 
@@ -176,8 +186,9 @@ def _state(vectors: Vectors, value: str) -> str | None:
         (GpuState.BROKEN, vectors.broken),
     ):
         if state.value.startswith(value):
-            parts.append(f"group by (host) ({expression(_HOST)})")
+            parts.append(f"group {_by(vectors)} ({expression(_HOST)})")
     if GpuState.BUSY.value.startswith(value):
-        busy = f"({vectors.gpus(_HOST)}) unless on (uuid) {vectors.free()} unless on (uuid) {vectors.idle()}"
-        parts.append(f"group by (host) ({busy} unless on (uuid) ({vectors.broken()}))")
+        others = f"unless {vectors.on_uuid} {vectors.free()} unless {vectors.on_uuid} {vectors.idle()}"
+        busy = f"({vectors.gpus(_HOST)}) {others}"
+        parts.append(f"group {_by(vectors)} ({busy} unless {vectors.on_uuid} ({vectors.broken()}))")
     return union(parts) if parts else None

@@ -69,7 +69,7 @@ class LostHosts:
         """GPUs by host, and the target each host was."""
         by_host: dict[str, dict[str, FleetGpu]] = {}
         instances: dict[str, str] = {}
-        vectors = detected.vectors
+        vectors = detected.vectors.general()
         alive = union(f"group by (host) ({one.identity(('host',))})" for one in vectors.scraped)
         for one in vectors.scraped:
             before = one.identity(_KEEP, of=over(window, "last"))
@@ -115,7 +115,7 @@ def _ages(client: EngineClient, detected: Detected, names: list[str], now: float
     if not names or len(names) > _AGES_MOST:
         return {}
     ages: dict[str, float] = {}
-    for one in detected.vectors.scraped:
+    for one in detected.vectors.general().scraped:
         there = f"count by (host) ({one.identity(('host',), one.of_hosts(names))})"
         for labels, points in client.query_range(there, now - REMEMBERED_SECONDS, now, 60.0).series:
             if points:

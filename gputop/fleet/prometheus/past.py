@@ -63,6 +63,7 @@ def history_of(client: EngineClient, vectors: Vectors, request: HistoryRequest) 
 
 def _expression(vectors: Vectors, request: HistoryRequest) -> str:
     matched = vectors if request.host is None else vectors.of_host(request.host)
+    matched = matched.general() if request.by_gpu else matched
     if request.quantity is Quantity.FREE:
         return f"count({matched.free()}) or vector(0)"
     how, figure = _FIGURES[request.quantity]

@@ -5,32 +5,43 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Collection, Mapping
-from typing import Final, Generic, TypeVar
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
 
 from gputop.fleet.in_memory import in_order, natural
-from gputop.fleet.model import FleetGroup, FleetHost, FleetSnapshot, History, HistoryRequest, Totals
+from gputop.fleet.model import FleetGroup, FleetHost, FleetSnapshot, History, HistoryRequest, HostState, Totals
 from gputop.fleet.prometheus import groups, index, rows, sums
 from gputop.fleet.prometheus.client import Answer, EngineClient, EngineError
-from gputop.fleet.prometheus.detection import Detected, detect
+from gputop.fleet.prometheus.detection import Detected, detect, still_plain
 from gputop.fleet.prometheus.exporters import EXPORTERS
 from gputop.fleet.prometheus.lost import LostHosts
 from gputop.fleet.prometheus.past import history_of
+from gputop.fleet.prometheus.vectors import Vectors
 from gputop.fleet.totals import totals_by_model, totals_of
 from gputop.fleet.view import FleetView, HostSort
+from gputop.model import clean_text
 
 T = TypeVar("T")
 
 REFRESH_SECONDS: Final = 5.0
 DETECT_SECONDS: Final = 300.0
+STATES_SECONDS: Final = 15.0  # about as often as exporters are scraped
+IDLE_SECONDS: Final = 30.0
+SIZES_SECONDS: Final = 600.0
 INDEX_SECONDS: Final = 30.0  # hosts do not jump about at each refresh
 LOST_SECONDS: Final = 60.0
+MATCHED_BY_NAME_MOST: Final = 200  # hosts that pass a filter and are summed by their names
 
 _NOTHING: Final = (
     "the engine has no series of GPUs: none of "
     + ", ".join(one.name for one in EXPORTERS)
     + " is scraped (docs/fleet.md says how to set one up)"
 )
+
+
+_Asking = Callable[[Detected], tuple[str, ...]]
 
 
 class _Kept(Generic[T]):
@@ -59,29 +70,40 @@ class PrometheusFleet:
         self.name = f"prometheus {client.url}"
         self.timeout_seconds = 3 * client.timeout_seconds
         self._client = client
+        self._pool = ThreadPoolExecutor(2, "gputop-engine")
         self._lock = threading.Lock()  # one poll at a time; hosts(), host() and history() need none of what it guards
         self._detected: _Kept[Detected | None] = _Kept(None)
-        self._fast: _Kept[dict[str, dict[str, float]]] = _Kept({})
-        self._slow: _Kept[dict[str, dict[str, float]]] = _Kept({})
+        self._load: _Kept[dict[str, dict[str, float]]] = _Kept({})
+        self._states: _Kept[dict[str, dict[str, float]]] = _Kept({})
+        self._idle: _Kept[dict[str, dict[str, float]]] = _Kept({})
+        self._sizes: _Kept[dict[str, dict[str, float]]] = _Kept({})
         self._index: _Kept[dict[str, float | None]] = _Kept({})
         self._matched: _Kept[Totals | None] = _Kept(None)
+        self._grouped: _Kept[tuple[FleetGroup, ...]] = _Kept(())
         self._lost_hosts = LostHosts()
         self._lost: _Kept[dict[str, FleetHost]] = _Kept({})
         self._last: FleetSnapshot | None = None
+        self._view: FleetView | None = None
 
     def open(self) -> None:
         """Nothing is asked yet: an engine that is down now may be back soon."""
 
     def close(self) -> None:
         self._client.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def poll(self, view: FleetView) -> FleetSnapshot:
         with self._lock:
             warnings: list[str] = []
             try:
                 self._last = self._read(view, warnings)
+                self._view = view
             except EngineError as error:
                 last = self._last or FleetSnapshot(time.time(), self.name)
+                if view != self._view:  # its rows are those of another page
+                    last = dataclasses.replace(
+                        last, hosts=(), hosts_matched=0, matched=None, groups=(), first=view.first
+                    )
                 return dataclasses.replace(last, problems=tuple(dict.fromkeys((str(error), *warnings))))
             return self._last
 
@@ -108,46 +130,110 @@ class PrometheusFleet:
     # ------------------------------------------------------------------- reading
 
     def _read(self, view: FleetView, warnings: list[str]) -> FleetSnapshot:
+        """The load and the rows each time; of what is dearer, what this view cannot do without and one thing that is
+        due. With all rows (which no screen asks for) everything."""
         detected = self._detect()
         if not detected:
             raise EngineError(_NOTHING)
-        vectors, client = detected.vectors, self._client
         started = time.time()
-        if not self._fast.is_fresh(REFRESH_SECONDS / 2):
-            self._fast.keep(sums.read(self._ask_all(sums.fast(vectors), warnings).samples))
-        if not self._slow.is_fresh(sums.SLOW_SECONDS):
-            self._slow.keep(sums.read(self._ask_all(sums.slow(vectors), warnings).samples))
         order = (view.filter.text, view.sort)
-        if not self._index.is_fresh(INDEX_SECONDS, order):
-            answer = self._ask(index.index_of(vectors, view), warnings)
-            self._index.keep(
-                {labels.get("host", ""): None if "unknown" in labels else value for labels, value in answer.samples},
-                order,
-            )
-        if not self._lost.is_fresh(LOST_SECONDS):
-            alive = self._alive(view)
-            self._lost.keep(self._lost_hosts.find(client, detected, alive))
+        ask_index = partial(self._ask_index, view)
+        needed: list[_Asking] = [] if self._states.value else [self._ask_states]
+        needed += [] if self._index.of == order else [ask_index]
+        later: list[tuple[_Kept[Any], float, _Asking]] = [
+            (self._states, STATES_SECONDS, self._ask_states),
+            (self._index, INDEX_SECONDS, ask_index),
+            (self._sizes, SIZES_SECONDS, self._ask_sizes),
+            (self._idle, IDLE_SECONDS, self._ask_idle),
+            (self._lost, LOST_SECONDS, self._ask_lost),
+        ]
+        due = [(kept.at + seconds, ask) for kept, seconds, ask in later if not kept.is_fresh(seconds, kept.of)]
+        due.sort(key=lambda one: one[0])
+        if view.count is None:
+            needed += [ask for _, ask in due if ask not in needed]
+            due = []
+        chosen = [ask for _, ask in due[:1]] if not needed else []
+        asked = [self._pool.submit(ask, detected) for ask in needed]
+        besides = [self._pool.submit(ask, detected) for ask in chosen]
+        if not self._load.is_fresh(REFRESH_SECONDS / 2):
+            self._load.keep(self._sums(sums.load, detected))
+        for future in asked:
+            warnings += future.result()
         names = self._ordered(view)
         end = None if view.count is None else view.first + view.count
         page = names[view.first : end]
         lost = self._lost.value
-        found, more = rows.rows_of(client, vectors, [name for name in page if name not in lost])
+        found, more = rows.rows_of(self._client, detected.vectors, [name for name in page if name not in lost])
         warnings += more
-        gone = FleetHost("", reason=None)
-        shown = tuple(found.get(name) or lost.get(name) or dataclasses.replace(gone, name=name) for name in page)
-        every = {**self._fast.value, **{k: v for k, v in self._slow.value.items() if k in ("total", "idle")}}
+        problems: list[str] = []
+        for future in besides:
+            try:
+                warnings += future.result()
+            except EngineError as error:
+                problems.append(str(error))
+        every = {**self._states.value, **self._load.value, **self._idle.value, **self._sizes.value}
         return FleetSnapshot(
             taken_at=started,
             source=self.name,
             totals=_with_lost(sums.totals(every), lost.values()),
             by_model=_models_with_lost(sums.totals_by_model(every), lost.values()),
-            hosts=shown,
+            hosts=tuple(found.get(name) or lost.get(name) or _gone(name) for name in page),
             first=view.first,
             hosts_matched=len(names),
             matched=self._matched_totals(view, warnings),
             groups=self._groups(view, warnings),
-            problems=tuple(dict.fromkeys(f"a partial answer: {warning}" for warning in warnings)),
+            problems=tuple(dict.fromkeys([*problems, *(f"a partial answer: {warning}" for warning in warnings)])),
         )
+
+    # Each asks for one thing and keeps it; they run beside each other. They return warnings, or raise EngineError.
+
+    def _sums(self, ask: Callable[[Vectors], list[str]], detected: Detected) -> dict[str, dict[str, float]]:
+        vectors = detected.vectors
+        return sums.read(self._client.query_all(ask(vectors)).samples, vectors.name("model"))
+
+    def _ask_states(self, detected: Detected) -> tuple[str, ...]:
+        self._states.at = time.monotonic()  # where it fails, it is not asked again at once
+        vectors = detected.vectors
+        asked = sums.states(vectors)
+        asked += [still_plain(vectors)] if vectors.plain is not None else []
+        answer = self._client.query_all(asked)
+        read = sums.read(answer.samples, vectors.name("model"))
+        if vectors.plain is not None and "plain" not in read:  # a pod shares a GPU now, or a replica is back
+            self._detected.at = -1e9
+            detected = self._detect()
+            read = self._sums(sums.states, detected)
+            self._load.at = -1e9
+        self._states.keep(read)
+        return answer.warnings
+
+    def _ask_index(self, view: FleetView, detected: Detected) -> tuple[str, ...]:
+        self._index.at = time.monotonic()
+        host = detected.vectors.name("host")
+        answer = self._client.query(index.index_of(detected.vectors, view))
+        values = {
+            clean_text(labels.get(host, ""), 200): None if "unknown" in labels else value
+            for labels, value in answer.samples
+        }
+        self._index.keep(values, (view.filter.text, view.sort))
+        return answer.warnings
+
+    def _ask_sizes(self, detected: Detected) -> tuple[str, ...]:
+        self._sizes.at = time.monotonic()
+        self._sizes.keep(self._sums(sums.sizes, detected))
+        return ()
+
+    def _ask_idle(self, detected: Detected) -> tuple[str, ...]:
+        self._idle.at = time.monotonic()
+        self._idle.keep(self._sums(sums.idle, detected))
+        return ()
+
+    def _ask_lost(self, detected: Detected) -> tuple[str, ...]:
+        self._lost.at = time.monotonic()
+        host = detected.vectors.name("host")
+        answer = self._client.query(index.hosts_of(detected.vectors))
+        alive = {clean_text(labels.get(host, ""), 200) for labels, _ in answer.samples}
+        self._lost.keep(self._lost_hosts.find(self._client, detected, alive))
+        return answer.warnings
 
     def _detect(self) -> Detected:
         known = self._detected.value
@@ -156,23 +242,10 @@ class PrometheusFleet:
             self._detected.keep(known)
         return known
 
-    def _ask(self, expression: str, warnings: list[str]) -> Answer:
-        answer = self._client.query(expression)
-        warnings += answer.warnings
-        return answer
-
     def _ask_all(self, expressions: list[str], warnings: list[str]) -> Answer:
         answer = self._client.query_all(expressions)
         warnings += answer.warnings
         return answer
-
-    def _alive(self, view: FleetView) -> set[str]:
-        """All hosts the engine has now; those that pass, where the view filters nothing."""
-        if not view.filter and self._index.value:
-            return set(self._index.value)
-        assert self._detected.value is not None
-        samples = self._client.query(index.hosts_of(self._detected.value.vectors)).samples
-        return {labels.get("host", "") for labels, _ in samples}
 
     def _ordered(self, view: FleetView) -> list[str]:
         lost = [host for host in self._lost.value.values() if view.filter.matches(host)]
@@ -197,10 +270,19 @@ class PrometheusFleet:
             return None
         detected, text = self._detected.value, view.filter.text
         assert detected is not None
-        if not self._matched.is_fresh(REFRESH_SECONDS / 2, text):
-            hosts = index.passing_of(detected.vectors, view)
-            asked = [*sums.fast(detected.vectors, hosts), *sums.slow(detected.vectors, hosts)]
-            self._matched.keep(sums.totals(sums.read(self._ask_all(asked, warnings).samples)), text)
+        vectors, names = detected.vectors, [name for name in self._index.value if name]
+        few = len(names) <= MATCHED_BY_NAME_MOST
+        if not names:
+            self._matched.keep(Totals(), text)
+        elif not self._matched.is_fresh(REFRESH_SECONDS / 2 if few else INDEX_SECONDS, text):
+            hosts = ""
+            if few:  # their series only, instead of asking all hosts again whether they pass
+                vectors = vectors.of_hosts(names)
+            else:
+                hosts = index.passing_of(vectors, view)
+            asked = sums.everything(vectors, hosts)
+            read = sums.read(self._ask_all(asked, warnings).samples, vectors.name("model"))
+            self._matched.keep(sums.totals(read), text)
         lost = [host for host in self._lost.value.values() if view.filter.matches(host)]
         assert self._matched.value is not None
         return _with_lost(self._matched.value, lost)
@@ -210,9 +292,17 @@ class PrometheusFleet:
             return ()
         detected = self._detected.value
         assert detected is not None
-        hosts = index.passing_of(detected.vectors, view)
-        answer = self._ask_all(groups.queries(detected.vectors, view.group_by, hosts), warnings)
-        return groups.read(answer.samples)
+        vectors = detected.vectors.general()
+        if not self._grouped.is_fresh(INDEX_SECONDS, (view.group_by, view.filter.text)):
+            hosts = index.passing_of(vectors, view)
+            answer = self._ask_all(groups.queries(vectors, view.group_by, hosts), warnings)
+            self._grouped.keep(groups.read(answer.samples), (view.group_by, view.filter.text))
+        return self._grouped.value
+
+
+def _gone(name: str) -> FleetHost:
+    """A host of the index that the engine has lost since."""
+    return FleetHost(name, HostState.UNREACHABLE, "the engine has just lost it")
 
 
 def _with_lost(totals: Totals, lost: Collection[FleetHost]) -> Totals:

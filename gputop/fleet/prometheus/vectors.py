@@ -32,6 +32,9 @@ class Scraped:
     exporter: Exporter
     host: str = "instance"
     matchers: str = ""
+    #: Every GPU has exactly one series of each metric, and all labels that are needed: nothing has to be joined or
+    #: renamed, which saves the engine most of the work.
+    plain: bool = False
 
     def of_hosts(self, names: Sequence[str]) -> str:
         """The matchers of series of *names*."""
@@ -67,6 +70,8 @@ class Scraped:
 
     def by_gpu(self, selected: str, keep: Sequence[str], parts: bool = False) -> str:
         """*selected*, an expression with the exporter's own labels, once a GPU. *parts*: MIG instances add up."""
+        if self.plain:
+            return selected
         exporter = self.exporter
         from_info = [label for label in keep if exporter.info and label in ("model", "gpu")]
         own = dict.fromkeys(self.native(label) for label in keep if label not in from_info)
@@ -133,10 +138,30 @@ class Vectors:
     scraped: tuple[Scraped, ...]
     slurm: bool = False
 
+    @property
+    def plain(self) -> Scraped | None:
+        """The only exporter, where its series are plain; then vectors have its own labels (:meth:`name`)."""
+        return self.scraped[0] if len(self.scraped) == 1 and self.scraped[0].plain and not self.slurm else None
+
+    def name(self, label: str) -> str:
+        """How the label ``host``, ``uuid``, ``model`` or ``gpu`` is called in vectors."""
+        return label if self.plain is None else self.plain.native(label)
+
+    @property
+    def on_uuid(self) -> str:
+        return f"on ({self.name('uuid')})"
+
+    def general(self) -> Vectors:
+        """The same with the usual labels, at the usual cost."""
+        return Vectors(tuple(dataclasses.replace(one, plain=False) for one in self.scraped), self.slurm)
+
     def of_host(self, name: str) -> Vectors:
         """Those of one host."""
-        scraped = tuple(dataclasses.replace(one, matchers=one.of_hosts([name])) for one in self.scraped)
-        return Vectors(scraped)
+        return self.of_hosts([name])
+
+    def of_hosts(self, names: Sequence[str]) -> Vectors:
+        scraped = tuple(dataclasses.replace(one, matchers=one.of_hosts(names)) for one in self.scraped)
+        return Vectors(scraped, self.slurm)
 
     def figure(
         self, figure: Figure, keep: Sequence[str] = _UUID, of: Callable[[str], str] = str, matchers: str = ""
@@ -158,9 +183,9 @@ class Vectors:
             used = one.figure(Figure.MEMORY_USED, keep)
             free, reserved = (one.figure(figure, _UUID) for figure in (Figure.MEMORY_FREE, Figure.MEMORY_RESERVED))
             if used is not None and free is not None and reserved is not None:
-                both = f"({used} + on (uuid) group_left () {free})"
-                total = f"({both} + on (uuid) group_left () {reserved}) or on (uuid) {both}"
-                told = total if told is None else f"({told}) or on (uuid) ({total})"
+                both = f"({used} + {self.on_uuid} group_left () {free})"
+                total = f"({both} + {self.on_uuid} group_left () {reserved}) or {self.on_uuid} {both}"
+                told = total if told is None else f"({told}) or {self.on_uuid} ({total})"
             parts.append(told)
         return self._first(parts)
 
@@ -179,6 +204,14 @@ class Vectors:
         return f"({self._first(parts)})" if parts else None
 
     def free(self, keep: Sequence[str] = _UUID) -> str:
+        if self.plain is not None:
+            one = self.plain
+            used = self._compared(Figure.MEMORY_USED, "<", FREE_BELOW_BYTES, one.exporter.not_held)
+            busy = self._compared(Figure.UTILIZATION, ">", IDLE_UTILIZATION_PERCENT)
+            held = (
+                "" if one.exporter.not_held or (held_by := self.held()) is None else f" unless {self.on_uuid} {held_by}"
+            )
+            return f"({used} unless {self.on_uuid} {busy}{held} unless {self.on_uuid} ({self.broken()}))"
         used = self.figure(Figure.MEMORY_USED, keep)
         busy = self.figure(Figure.UTILIZATION)
         expression = f"(({used}) < {FREE_BELOW_BYTES})"
@@ -189,6 +222,12 @@ class Vectors:
 
     def idle(self, keep: Sequence[str] = _UUID) -> str:
         """Held, and not used during the last IDLE_SECONDS."""
+        if self.plain is not None:
+            used = self._compared(Figure.MEMORY_USED, ">=", FREE_BELOW_BYTES)
+            held_by = self.held()
+            used = f"({used} or {self.on_uuid} {held_by})" if held_by is not None else used
+            most = self._compared(Figure.UTILIZATION, "<=", IDLE_UTILIZATION_PERCENT, of=over(IDLE_SECONDS, "max"))
+            return f"({most} and {self.on_uuid} {used} unless {self.on_uuid} ({self.broken()}))"
         used = self.figure(Figure.MEMORY_USED, keep)
         expression = f"(({used}) >= {FREE_BELOW_BYTES})"
         held = self.held(keep)
@@ -200,7 +239,16 @@ class Vectors:
     def age(self) -> str:
         """Seconds since a host was read last, by host and by the engine's clock."""
         seen = [one.identity(("host",), of=lambda selected: f"timestamp({selected})") for one in self.scraped]
-        return f"(time() - (max by (host) ({union(seen)})))"
+        return f"(time() - (max by ({self.name('host')}) ({union(seen)})))"
+
+    def _compared(
+        self, figure: Figure, operator: str, level: float, matchers: str = "", of: Callable[[str], str] = str
+    ) -> str:
+        """The series of the plain exporter that compare so, in its own unit."""
+        assert self.plain is not None
+        found = self.plain.exporter.figures[figure]
+        selected = of(selector(found.metric, self.plain.matchers, found.matchers, matchers))
+        return f"({selected} {operator} {level / found.scale:.12g})"
 
     @staticmethod
     def _first(expressions: Iterable[str | None]) -> str:

@@ -57,6 +57,7 @@ DCGM: Final = Exporter(
         f'{_DEV}FB_USED{{MATCHERS,exported_pod="",pod!~"|.*dcgm-exporter.*"}}',
         f'{_DEV}FB_USED{{MATCHERS,hpc_job!=""}}',
     ),
+    not_held='exported_pod="",pod=~"|.*dcgm-exporter.*",hpc_job=""',
     usage_labels=(
         ("exported_pod", "pod"),
         ("exported_namespace", "namespace"),

@@ -70,6 +70,8 @@ class Exporter:
     xid_counter: str = ""
     #: Expressions that hold for GPUs somebody has, though they may be empty.
     held: tuple[str, ...] = ()
+    #: Matchers of the series of GPUs nobody has by a label; *held* are the others.
+    not_held: str = ""
     #: Labels of *identity* that say who has it: field of GpuUsage by label, the first that has a value counts.
     usage_labels: tuple[tuple[str, str], ...] = ()
     #: A metric with a series for each process of a GPU, and its labels likewise.
