@@ -208,10 +208,9 @@ class Vectors:
             one = self.plain
             used = self._compared(Figure.MEMORY_USED, "<", FREE_BELOW_BYTES, one.exporter.not_held)
             busy = self._compared(Figure.UTILIZATION, ">", IDLE_UTILIZATION_PERCENT)
-            held = (
-                "" if one.exporter.not_held or (held_by := self.held()) is None else f" unless {self.on_uuid} {held_by}"
-            )
-            return f"({used} unless {self.on_uuid} {busy}{held} unless {self.on_uuid} ({self.broken()}))"
+            by_label = None if one.exporter.not_held else self.held()
+            but_held = "" if by_label is None else f" unless {self.on_uuid} {by_label}"
+            return f"({used} unless {self.on_uuid} {busy}{but_held} unless {self.on_uuid} ({self.broken()}))"
         used = self.figure(Figure.MEMORY_USED, keep)
         busy = self.figure(Figure.UTILIZATION)
         expression = f"(({used}) < {FREE_BELOW_BYTES})"
@@ -223,11 +222,11 @@ class Vectors:
     def idle(self, keep: Sequence[str] = _UUID) -> str:
         """Held, and not used during the last IDLE_SECONDS."""
         if self.plain is not None:
-            used = self._compared(Figure.MEMORY_USED, ">=", FREE_BELOW_BYTES)
-            held_by = self.held()
-            used = f"({used} or {self.on_uuid} {held_by})" if held_by is not None else used
+            taken = self._compared(Figure.MEMORY_USED, ">=", FREE_BELOW_BYTES)
+            labelled = self.held()
+            taken = f"({taken} or {self.on_uuid} {labelled})" if labelled is not None else taken
             most = self._compared(Figure.UTILIZATION, "<=", IDLE_UTILIZATION_PERCENT, of=over(IDLE_SECONDS, "max"))
-            return f"({most} and {self.on_uuid} {used} unless {self.on_uuid} ({self.broken()}))"
+            return f"({most} and {self.on_uuid} {taken} unless {self.on_uuid} ({self.broken()}))"
         used = self.figure(Figure.MEMORY_USED, keep)
         expression = f"(({used}) >= {FREE_BELOW_BYTES})"
         held = self.held(keep)
