@@ -6,14 +6,12 @@ The monitor drives it; the OOM report and the publisher read it.
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from gputop import locations
 from gputop.torch_monitor.allocator import Allocator, DeviceMemory
 
 KEPT_STEPS: Final = 512
@@ -166,7 +164,11 @@ def state_directory() -> Path:
     """``$XDG_STATE_HOME/gputop/snapshots``; it need not exist. Without a home directory, a new temporary one."""
     if told := os.environ.get("XDG_STATE_HOME"):
         return Path(told) / "gputop" / "snapshots"
+    from gputop import locations  # late: `import gputop.torch_monitor` loads what it needs and no more
+
     home = locations.home()
     if home is None:
+        import tempfile
+
         return Path(tempfile.mkdtemp(prefix="gputop-snapshots-"))
     return home / ".local" / "state" / "gputop" / "snapshots"

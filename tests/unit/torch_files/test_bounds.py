@@ -30,7 +30,9 @@ CASES = Path(__file__).parents[2] / "data" / "cases"
 def measured(code: str, *arguments: str) -> tuple[str, float, int]:
     """What a Python of its own prints, its CPU seconds and the most memory it or a child of it had, in MiB."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    code = f"import resource\n{code}\nprint(max(resource.getrusage(n).ru_maxrss for n in (0, -1)) // 1024)"
+    # not its own ru_maxrss, which is at least that of whoever started it
+    own = "int(open('/proc/self/status').read().partition('VmHWM:')[2].split()[0])"
+    code = f"import resource\n{code}\nprint(max({own}, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss) // 1024)"
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     said, _, peak = done.stdout.rstrip("\n").rpartition("\n")
