@@ -24,7 +24,7 @@ def main() -> None:
 
 
 def folder(name: str, archive: str) -> str:
-    """Where *archive* is unpacked: the first place that can be written and that nobody else can write to."""
+    """Where *archive* is unpacked: the first place that we can write to and run from, and nobody else can write to."""
     refused = []
     for parent in places():
         target = os.path.join(parent, name)
@@ -34,6 +34,9 @@ def folder(name: str, archive: str) -> str:
             os.makedirs(parent, mode=0o700, exist_ok=True)
             if not private(parent):
                 refused.append(f"{parent}: others can write to it")
+                continue
+            if os.statvfs(parent).f_flag & os.ST_NOEXEC:
+                refused.append(f"{parent}: mounted noexec, so compiled modules cannot be loaded from it")
                 continue
             unpack(archive, parent, target)
             return target

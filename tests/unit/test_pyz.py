@@ -83,3 +83,19 @@ def test_many_that_start_at_once_for_the_first_time_all_run(file: Path, tmp_path
     ]
     assert all(program.communicate(timeout=30)[0].startswith("ran []") for program in programs)
     assert len(list((tmp_path / ".cache" / "gputop").iterdir())) == 1, "nothing half is left"
+
+
+def test_a_folder_that_is_mounted_noexec_is_passed_over(file: Path, tmp_path: Path) -> None:
+    noexec, home = tmp_path / "noexec", tmp_path / "home"
+    noexec.mkdir()
+    home.mkdir()
+    mount = f"mount -t tmpfs -o noexec tmpfs {noexec}"
+    alone = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    if subprocess.run([*alone, mount], capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here")
+    done = subprocess.run(
+        [*alone, f"{mount} && exec {sys.executable} {file} --once"],
+        env={"PATH": os.environ["PATH"], "XDG_CACHE_HOME": str(noexec), "HOME": str(home)},
+        capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert done.stdout.startswith("ran ['--once']") and str(home) in done.stdout, done.stderr
