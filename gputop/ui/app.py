@@ -20,6 +20,7 @@ from gputop.text import unicode_works
 from gputop.ui import exit_signals
 from gputop.ui.dashboard import Dashboard
 from gputop.ui.toolkit import plain_widgets
+from gputop.ui.toolkit.command_palette import SteadyPalette
 from gputop.ui.toolkit.crash import ReportingApp
 from gputop.ui.toolkit.line_widget import LineWidget, redraw_all
 from gputop.ui.toolkit.palette import THEMES, theme_to_show
@@ -132,6 +133,10 @@ class GputopApp(ReportingApp[None]):
 
     async def action_quit(self) -> None:
         self.exit(return_code=0)
+
+    def action_command_palette(self) -> None:
+        if not isinstance(self.screen, SteadyPalette):
+            self.push_screen(SteadyPalette(id="--command-palette"))
 
     def action_repaint(self) -> None:
         redraw_all(self)

@@ -30,6 +30,8 @@ from gputop.ui.toolkit.dialog import Dialog
 from gputop.ui.toolkit.frame import Hint, on
 
 _TICK_SECONDS: Final = 0.1  # of the countdown, and between looks whether they have exited: nothing tells of that
+_LEAST_CELLS: Final = 50  # of the lines: who it is with the begin of the command, and a signal with what it does
+_TYPED_ROWS: Final = 5  # of the list where a signal is typed
 
 
 class KillScreen(MonitorScreen, Dialog[None]):
@@ -336,13 +338,18 @@ class KillScreen(MonitorScreen, Dialog[None]):
         close = "close" if self.terminations.sent else "cancel"
         return (("↑↓", "choose"), ("Enter", "do it"), ("Esc", close), *reach, *copy, *scroll)
 
+    def needs(self) -> tuple[int, int]:
+        """Every choice, and a line of those whom it hits."""
+        listed = len(self.choices()) if self._typed is None else _TYPED_ROWS
+        return _LEAST_CELLS, listed + 1 + (self._graceful is not None)
+
     def content(self, cells: int, rows: int) -> Sequence[Line]:
         roomy = rows >= 16
         typed = self._typed
-        below = self._list(cells) if typed is None else typed.lines(cells, 8 if roomy else 5, self.view)
+        below = self._list(cells) if typed is None else typed.lines(cells, 8 if roomy else _TYPED_ROWS, self.view)
         now = self._snapshot.taken_at if self._snapshot is not None else 0.0
         text = KillText(self.terminations, self.view, now, self.monitor.report.owners)
-        total = text.total(cells)
+        total = text.total(cells)[: rows - len(below) - 1 - (self._graceful is not None)]
         about = [line for termination in self.terminations.all for line in text.about(termination, cells)]
         about += text.left_out(self._request.hidden, cells)
         scope, header = self._scope_line(cells), [text.header(cells)]

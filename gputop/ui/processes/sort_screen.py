@@ -80,6 +80,7 @@ class SortScreen(MonitorScreen, Dialog[None]):
         self._rows = min(rows, len(self._ids))
         self._first = max(0, min(self._first, self._at))
         self._first = max(self._first, self._at - self._rows + 1)
+        self._first = min(self._first, len(self._ids) - self._rows)  # the window may have grown
         return [self._line(n, cells) for n in range(self._first, self._first + self._rows)]
 
     def _line(self, n: int, cells: int) -> Line:

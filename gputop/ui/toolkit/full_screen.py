@@ -11,6 +11,7 @@ from textual.screen import Screen
 
 from gputop.text import fit
 from gputop.ui.toolkit.cells import Line
+from gputop.ui.toolkit.dialog import is_choice
 from gputop.ui.toolkit.exact_output import install
 from gputop.ui.toolkit.frame import shown
 from gputop.ui.toolkit.line_widget import LineWidget
@@ -62,12 +63,24 @@ class FullScreen(Screen[ResultT]):
         cells, rows = self.app.size
         if not self.is_mounted or not cells or not rows:
             return
-        least_cells, least_rows = self.least_size
-        if cells < least_cells or rows < least_rows:
+        if not self.is_seen:
+            least_cells, least_rows = self.least_size
             lines: Sequence[Line] = [((fit(f"too small: needs {least_cells}×{least_rows}", cells), "warning+b"),)]
         else:
             lines = self.picture(cells, rows)
         self.board.show(shown(lines, self.view.glyphs))
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether there is room for the picture."""
+        cells, rows = self.app.size
+        return cells >= self.least_size[0] and rows >= self.least_size[1]
+
+    async def on_event(self, event: events.Event) -> None:
+        if is_choice(event) and not self.is_seen:
+            event.stop()
+        else:
+            await super().on_event(event)
 
     def on_key(self, event: events.Key) -> None:
         if self.take(event):

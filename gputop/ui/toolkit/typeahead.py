@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
 from textual import events
-from textual.app import App
+from textual.app import App, ScreenStackError
 from textual.dom import DOMNode
 from textual.message_pump import MessagePump
 from textual.timer import Timer
@@ -43,7 +43,10 @@ class TypeaheadApp(App[ReturnT]):
             await self._hand_out(event)
 
     async def _hand_out(self, event: _Typed) -> None:
-        target = self.focused or self.screen
+        try:
+            target = self.focused or self.screen
+        except ScreenStackError:  # the application ends: nobody is there to take it
+            return
         mark = self._mark = object()
         self._guard = self.set_timer(_PATIENCE, partial(self._arrived, mark))
         await super().on_event(event)

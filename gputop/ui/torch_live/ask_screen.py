@@ -68,7 +68,13 @@ class TorchAskScreen(MonitorScreen, Dialog[Path | None]):
     def hints(self) -> Sequence[Hint]:
         return (("Esc", "close"),) if self._id or self._done else (("Enter", "do it"), ("Esc", "cancel"))
 
+    def needs(self) -> tuple[int, int]:
+        return 40, len(self._lines(40))
+
     def content(self, cells: int, rows: int) -> Sequence[Line]:
+        return self._lines(cells)[:rows]
+
+    def _lines(self, cells: int) -> list[Line]:
         process = self._process
         host = process.host
         who = f"{process.pid} {host.user if host else ''}".rstrip()
@@ -89,7 +95,7 @@ class TorchAskScreen(MonitorScreen, Dialog[Path | None]):
             if waited > _SLOW_SECONDS:
                 words = "No answer yet: a slow step or dump, or it no longer calls monitor.step(). Esc stops waiting."
                 lines += [((part, "warning"),) for part in wrap(words, cells)]
-        return lines[:rows]
+        return lines
 
     def clicked(self, row: int, column: int) -> None:
         first = len(self.content(self.most_cells - 4, 50)) - len(self._choices)
