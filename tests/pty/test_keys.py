@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from gputop.model.chart_metrics import CHART_METRICS
 from tests.pty.conftest import Start, cursor_line
 from tests.pty.terminal import KEYS, Terminal
 
@@ -71,15 +72,18 @@ def test_the_tree_the_chart_the_pause_and_the_filters_by_key(gputop: Start) -> N
         terminal.press(key)
         terminal.wait_gone("parent of 5 processes")
 
-    terminal.wait_for("memory used ·")
+    terminal.wait_for(re.compile("GPU utilization .* memory used"))
     terminal.press("F7")
-    terminal.wait_gone("memory used ·")
-    terminal.wait_for(re.compile(r"^╭ [\w ]*utilization ·", re.M))
-    while title := re.search(r"^╭ [A-Za-z][\w, ]* · [\d.]+ (?:min|s)\b", terminal.text(), re.M):
+    terminal.wait_gone("memory used")
+    first, *others = [metric.label for metric in CHART_METRICS.values()]
+    terminal.wait_for(re.compile(f"^╭ {first}", re.M))
+    for label in others:
         terminal.press("c")
-        terminal.wait_gone(title[0])
+        terminal.wait_for(re.compile(f"^╭ {label}", re.M))
     terminal.press("c")
-    terminal.wait_for("memory used ·")
+    terminal.wait_gone(f"╭ {others[-1]}")
+    terminal.press("c")
+    terminal.wait_for(re.compile("GPU utilization .* memory used"))
 
     terminal.press("p")
     terminal.wait_for("PAUSED")
