@@ -151,7 +151,10 @@ async def test_columns_are_hidden_shown_and_moved_and_the_cursor_stays_with_them
 
 async def test_last_column_and_last_metric_cannot_be_switched_off() -> None:
     desk = Desk()
-    async with showing(lambda: desk.screen(DEFAULTS.changed(columns=("pid",)))) as (app, pilot):
+    async with showing(lambda: desk.screen(DEFAULTS.changed(columns=("pid",), chart_metrics=("memory",)))) as (
+        app,
+        pilot,
+    ):
         go_to(app.over, "columns", "PID")
         await pilot.press("space")
         assert "at least one column is needed" in app.text()
@@ -164,10 +167,10 @@ async def test_last_column_and_last_metric_cannot_be_switched_off() -> None:
 async def test_metrics_keep_their_order() -> None:
     desk = Desk()
     async with showing(desk.screen) as (app, pilot):
-        for label in ("SM clock", "GPU utilization"):
+        for label in ("SM clock", "GPU utilization", "GPU utilization", "Power", "NVLink, both directions"):
             go_to(app.over, "chart_metrics", label)
             await pilot.press("space")
-    assert desk.settings.chart_metrics == ("memory", "utilization", "clock_sm")
+    assert desk.settings.chart_metrics == ("utilization", "memory", "clock_sm")
     assert [m for m in CHART_METRICS if m in desk.settings.chart_metrics] == list(desk.settings.chart_metrics)
 
 
