@@ -161,6 +161,29 @@ def test_json_has_every_key_that_is_told() -> None:
     assert {name for name in named if f'"{name}"' not in done.stdout} == set()
 
 
+#: Questions that came up again and again in other programs' trackers, and the word one would search for.
+QUESTIONS = {
+    "nvtop#318, nvtop#124, nvtop#291": ("No GPU to monitor", "troubleshooting.md"),
+    "nvtop#95": ("version mismatch", "troubleshooting.md"),
+    "nvitop#134, nvitop#152": ("No Such Process", "troubleshooting.md"),
+    "nvtop#149": ("wrong pid", "containers.md"),
+    "nvtop#109": ("utilization of processes", "wsl.md"),
+    "nvtop#432": ("N/A memory", "troubleshooting.md"),
+    "nvtop#449": ("Spark", "troubleshooting.md"),
+    "nvtop#256": ("MIG", "troubleshooting.md"),
+    "nvtop#198, nvitop#3, nvitop#98, nvitop#135": ("Garbled", "troubleshooting.md"),
+    "nvtop#167": ("nouveau", "troubleshooting.md"),
+    "nvitop#128": ("persistenced", "troubleshooting.md"),
+    "nvtop#225": ("Jetson", "troubleshooting.md"),
+}
+
+
+@pytest.mark.parametrize("issue", QUESTIONS)
+def test_what_people_ask_of_other_programs_is_found_by_one_search(issue: str) -> None:
+    word, page = QUESTIONS[issue]
+    assert word in text_of(f"docs/{page}")
+
+
 # ------------------------------------------------------------------------- 简体中文
 
 
