@@ -14,18 +14,30 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from textual.app import App
 from textual.events import Key, Resize
 from textual.geometry import Region, Size
 
 from gputop.monitor import Monitor
+from gputop.recording.reading import Recording
 from gputop.sampling.bus import Bus
 from gputop.sampling.history import History
+from gputop.sampling.player import Player
 from gputop.sampling.poller import Poller
+from gputop.sampling.shown_time import RecordedTime
 from gputop.settings import DEFAULTS
 from gputop.sources.simulated import simulated_machine
 from gputop.ui.app import GputopApp
 from gputop.ui.kill.screen import KillScreen
-from tests.ui.screens import until
+from gputop.ui.toolkit.typeahead import TypeaheadApp
+from gputop.ui.torch_viewers.screen import ViewerScreen
+from gputop.ui.torch_viewers.snapshot.screen import TorchSnapshotScreen
+from gputop.ui.torch_viewers.trace.screen import TorchTraceScreen
+from tests.recorded import life, record
+from tests.ui.screens import VIEW, showing, until
+from tests.unit.torch_files import allocator_simulator as sim
+
+H200 = Path(__file__).resolve().parents[1] / "data" / "h200"
 
 SIZES = [(1, 1), (2, 1), (1, 40), (200, 1), (3, 2), (12, 3), (20, 3), (20, 4), (24, 5), (40, 8), (59, 11), (60, 12),
          (61, 13), (80, 2), (80, 16), (80, 18), (80, 24), (120, 40), (200, 60)]  # fmt: skip
@@ -85,47 +97,90 @@ async def _stays() -> None:
     """Quit is one of the keys and commands that a walk comes upon."""
 
 
-async def resize(app: GputopApp, size: tuple[int, int]) -> None:
+async def resize(app: App[None], size: tuple[int, int]) -> None:
     """As the driver tells it."""
     app.post_message(Resize(Size(*size), Size(*size)))
     await asyncio.sleep(0.02)  # 1/120 s later it is laid out
 
 
-async def press(app: GputopApp, *keys: str) -> None:
+async def press(app: App[None], *keys: str) -> None:
     """Type *keys*, and wait until they were acted upon."""
     for key in keys:
-        app.post_message(Key(key, key if len(key) == 1 else {"space": " ", "slash": "/", "I": "I"}.get(key)))
+        app.post_message(Key(key, key if len(key) == 1 else {"space": " ", "slash": "/"}.get(key)))
     end = time.monotonic() + 3
     await asyncio.sleep(0.01)
-    while (app._mark is not None or app._waiting) and time.monotonic() < end:
+    while isinstance(app, TypeaheadApp) and (app._mark is not None or app._waiting) and time.monotonic() < end:
         await asyncio.sleep(0.005)
+
+
+async def walk(app: App[None], seed: str, opened_by: tuple[str, ...] = (), walks: int = WALKS) -> None:
+    """Open a screen, then resize and type by turns."""
+    generator = random.Random(seed)
+    steps: list[str | tuple[int, int]] = []
+    floor = len(app.screen_stack)
+    try:
+        for _ in range(walks):
+            steps += opened_by
+            await press(app, *opened_by)
+            for _ in range(SIZES_A_WALK):
+                size = generator.choice(SIZES)
+                steps.append(size)
+                await resize(app, size)
+                keys = generator.choices(KEYS, k=3)
+                steps += keys
+                await press(app, *keys)
+                assert app._exception is None
+            while len(app.screen_stack) > floor:
+                app.pop_screen()
+            await resize(app, (80, 24))
+            await press(app, "escape")
+    except BaseException as error:
+        error.add_note(f"steps: {steps}")
+        raise
+    assert app._exception is None
 
 
 @pytest.mark.parametrize("screen", SCREENS)
 async def test_every_screen_takes_any_size_and_any_key(screen: str, tmp_path: Path) -> None:
-    generator = random.Random(screen)
-    steps: list[str | tuple[int, int]] = []
     async with dashboard(tmp_path) as app:
-        try:
-            for _ in range(WALKS):
-                steps += SCREENS[screen]
-                await press(app, *SCREENS[screen])
-                for _ in range(SIZES_A_WALK):
-                    size = generator.choice(SIZES)
-                    steps.append(size)
-                    await resize(app, size)
-                    keys = generator.choices(KEYS, k=3)
-                    steps += keys
-                    await press(app, *keys)
-                    assert app._exception is None
-                while len(app.screen_stack) > 1:
-                    app.pop_screen()
-                await resize(app, (80, 24))
-                await press(app, "escape")
-        except BaseException as error:
-            error.add_note(f"steps: {steps}")
-            raise
-    assert app._exception is None
+        await walk(app, screen, SCREENS[screen])
+
+
+@pytest.mark.parametrize("opened_by", [(), ("g",), ("f9",)], ids=["replay", "time prompt", "kill"])
+async def test_a_replay_takes_any_size_and_any_key(opened_by: tuple[str, ...], tmp_path: Path) -> None:
+    record(tmp_path / "gpus.rec", list(life("lost-gpu", 30, interval=1.0)))
+    bus = Bus()
+    player = Player(Recording.open(tmp_path / "gpus.rec"), bus)
+    player.start()
+    app = GputopApp(Monitor(player, bus, DEFAULTS, tmp_path / "config.toml", shown_time=RecordedTime(player)))
+    app.action_quit = _stays  # type: ignore[method-assign]
+    async with app.run_test(size=(80, 24)):
+        await walk(app, f"replay {opened_by}", opened_by)
+    player.stop()
+
+
+@pytest.mark.parametrize("name", ["torch_trace_stacks.json.gz", "torch_trace_stacks.timeline.raw.json.gz"])
+async def test_a_viewer_takes_any_size_and_any_key(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ViewerScreen, "close", lambda self: None)
+    screen = TorchTraceScreen(H200 / name, VIEW)
+    async with showing(lambda: screen) as (app, _):
+        await until(lambda: screen.panes or screen.problems, "the file to be read")
+        await walk(app, name, walks=3)
+
+
+async def test_the_viewer_of_snapshots_takes_any_size_and_any_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ViewerScreen, "close", lambda self: None)
+    device = sim.Allocator(0, capacity=700 << 20)
+    sim.training(device, steps=5)
+    path = tmp_path / "snapshot.pickle"
+    path.write_bytes(sim.dumps(sim.snapshot(device)))
+    screen = TorchSnapshotScreen([path], VIEW)
+    async with showing(lambda: screen) as (app, _):
+        await until(lambda: screen.state is not None or screen.problems, "the file to be read")
+        for key in "otalsmd":
+            await walk(app, f"snapshot {key}", (key,), walks=1)
 
 
 # ------------------------------------------------------------------------------- what cannot be seen
