@@ -38,7 +38,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict
     folder = tmp_path_factory.mktemp("shown")
     for name in ("snapshot.pickle", "rank0.pickle", "rank1.pickle"):
         (folder / name).write_bytes(gzip.decompress((DATA / "leak.pickle.gz").read_bytes()))
-    (folder / "trace.json").write_bytes(gzip.decompress((DATA / "torch_trace_stacks.json.gz").read_bytes()))
+    for name in ("trace.json", "before.json", "after.json"):
+        (folder / name).write_bytes(gzip.decompress((DATA / "torch_trace_stacks.json.gz").read_bytes()))
     shutil.copy(DATA / "torch_trace_stacks.json.gz", folder / "trace.json.gz")
     shutil.copy(DATA / "torch_trace_stacks.timeline.raw.json.gz", folder / "timeline.raw.json.gz")
     home = {"HOME": str(folder), "TERM": "xterm-256color", "LANG": "C.UTF-8", "PATH": os.environ["PATH"]}

@@ -89,6 +89,18 @@ def test_every_shown_command_is_understood(page: str) -> None:
     assert refused == {}
 
 
+#: Docker's and other programs' options that the pages name.
+_FOREIGN = {"--pid", "--device"}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_option_named_in_the_text_is_there(page: str) -> None:
+    parsers = [main_parser(), *(command_parser(name, command_module(name)) for name in COMMANDS)]
+    known = {option for parser in parsers for action in parser._actions for option in action.option_strings}
+    named = set(re.findall(r"(?<!`)`(--[a-z][a-z-]*)", text_of(page)))
+    assert named - known - _FOREIGN == set()
+
+
 def as_toml(name: str) -> str:
     default = getattr(DEFAULTS, name)
     match default:
