@@ -65,7 +65,7 @@ def poll(polls: int) -> dict[str, Any]:
     }
 
 
-CHURN_WARM_PROCESSES = 6_000  # what remembers so many of the dead is full then
+CHURN_WARM_PROCESSES = 1_000  # what remembers so many of the dead is full then
 CHURN_ROWS = 12  # processes at a time
 
 
@@ -123,7 +123,9 @@ class _Churn:
         while self.started < self._polls / self._every:
             n = self.started = self.started + 1
             pid = 10_000 + n * 7 % 4_000_000
-            command = f"python3 /home/user{n % 50}/run_{n}/train.py --config conf/{n}.yaml --seed {n} --output /scratch/{n}"
+            command = (
+                f"python3 /home/user{n % 50}/run_{n}/train.py --config conf/{n}.yaml --seed {n} --output /scratch/{n}"
+            )
             key = ProcessKey(pid, n)
             facts = HostFacts(
                 key, self._now, self._now, 4000, pid, pid, 1000 + n % 50, f"user{n % 50}", "python3", command, "R", 9,

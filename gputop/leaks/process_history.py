@@ -14,7 +14,7 @@ from gputop.leaks.thresholds import BUSY_CPU_PERCENT
 from gputop.model import GpuProcess, HostFacts, ProcessKey, Snapshot
 from gputop.model.owner import Relative
 
-MAX_PROCESSES: Final = 4096
+MAX_GONE: Final = 384  # processes that are no longer on a GPU
 MAX_CHILDREN: Final = 512
 #: Readings further apart than this leave the time between them unwatched (a suspended laptop, released handles).
 MAX_PAUSE_SECONDS: Final = 120.0
@@ -118,7 +118,7 @@ class ProcessHistory:
             self._update_use(record, processes, now, paused, unknown)
         if unknown:
             self._unwatch(unknown, seen)
-        if len(self.records) > MAX_PROCESSES:
+        if len(self.records) - len(seen) > MAX_GONE:
             self._forget(seen.keys())
 
     def of(self, key: ProcessKey) -> ProcessRecord | None:
@@ -236,7 +236,7 @@ class ProcessHistory:
         gone = sorted(
             (record for key, record in self.records.items() if key not in here), key=lambda record: record.last_seen
         )
-        for record in gone[: len(self.records) - MAX_PROCESSES * 3 // 4]:
+        for record in gone[: len(gone) - MAX_GONE * 3 // 4]:
             del self.records[record.key]
             if self._newest.get(record.key.pid) == record.key:
                 del self._newest[record.key.pid]

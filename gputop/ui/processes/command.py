@@ -17,7 +17,7 @@ _INTERPRETER: Final = re.compile(r"(python|pypy|bash|sh|zsh|perl|ruby|node|julia
 _SCRIPT: Final = re.compile(r"((?: +(?:-[XW] +\S+|-(?![cem])\S*))* +(?:-m +)?)([^-\s]\S*)(.*)", re.DOTALL)
 
 
-@lru_cache(4096)
+@lru_cache(512)  # more than a terminal has rows
 def command_spans(command: str) -> tuple[Span, ...]:
     """*command* without the directories of its program; of a script, its own name stands out."""
     program, space, rest = command.partition(" ")

@@ -16,7 +16,8 @@ from gputop.ui.toolkit.glyphs import ASCII
 from gputop.ui.toolkit.view import View
 
 _ASCII_BRANCHES: Final = str.maketrans({"├": "|", "│": "|", "└": "`"})
-_CACHE_LINES: Final = 2048  # lines
+#: Lines kept twice over: those drawn lately, and those before. More than a terminal has rows; what exited goes soon.
+_CACHE_LINES: Final = 256
 _COMMAND_MIN_CELLS: Final = 12  # cells of a command that a verdict after it leaves
 #: How the word of a verdict looks; the word tells, the colour helps.
 VERDICT_ROLES: Final[dict[Verdict | None, str]] = {
@@ -55,6 +56,8 @@ class RowPainter:
         self._has_age = any(placed.column.id == "age" for placed in layout.placed)
         self._commands: dict[tuple[object, ...], tuple[Span, ...]] = {}
         self._lines: dict[tuple[int, str, int | None, int | None], _CachedLine] = {}
+        self._older_commands = self._commands
+        self._older_lines = self._lines
 
     def fits(self, layout: TableLayout, view: View, offset: int, mark: Mark | None = None) -> bool:
         """Whether this painter is one for *layout*, *view*, *offset* and *mark*."""
@@ -67,12 +70,14 @@ class RowPainter:
         age = _age_step(row, at) if self._has_age else 0
         process = row.process
         place = (process.pid, process.gpu_uuid, process.gpu_instance_id, process.compute_instance_id)
-        kept = self._lines.get(place)
+        kept = self._lines.get(place) or self._older_lines.get(place)
         if kept is not None and kept[0] is row and kept[1] == surface and kept[2] == tagged and kept[3] == age:
+            if place not in self._lines:
+                self._lines[place] = kept  # else it would go with the older ones
             return kept[4]
         line = self._draw(row, CellContext(self.view, at, self.uid, self.mark), surface, tagged)
         if len(self._lines) > _CACHE_LINES:
-            self._lines.clear()
+            self._older_lines, self._lines = self._lines, {}
         self._lines[place] = _CachedLine(row, surface, tagged, age, line)
         return line
 
@@ -113,9 +118,11 @@ class RowPainter:
         of = (said, row[4:], row.process.exists, row.process.gpu_index, below, surface)
         spans = self._commands.get(of)
         if spans is None:
+            spans = self._older_commands.get(of)
+            if spans is None:
+                spans = tuple((text, role + surface) for text, role in self._draw_command(row, cells))
             if len(self._commands) > _CACHE_LINES:
-                self._commands.clear()
-            spans = tuple((text, role + surface) for text, role in self._draw_command(row, cells))
+                self._older_commands, self._commands = self._commands, {}
             self._commands[of] = spans
         return spans
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gputop.leaks.process_history import MAX_CHILDREN, MAX_PROCESSES, ProcessHistory, ProcessRecord
+from gputop.leaks.process_history import MAX_CHILDREN, MAX_GONE, ProcessHistory, ProcessRecord
 from gputop.model import GpuProcess, ProcessKey, replace
 from gputop.model.owner import Relative
 from tests.unit.ui.process_data import GIB, TAKEN_AT, process, snapshot
@@ -138,7 +138,7 @@ def test_children_are_remembered_with_the_time_they_were_seen_last() -> None:
 def test_it_does_not_grow_without_bound() -> None:
     past = ProcessHistory()
     keep = process(1)
-    for n in range(0, 2 * MAX_PROCESSES, 64):
+    for n in range(0, 8 * MAX_GONE, 64):
         past.observe(snapshot(keep, *(process(10 + n + k) for k in range(64)), at=n))
-    assert len(past.records) <= MAX_PROCESSES and past.of(keep.key) is not None
+    assert len(past.records) <= MAX_GONE + 65 and past.of(keep.key) is not None
     assert past.last_of(10) is None, "the oldest are forgotten first"
