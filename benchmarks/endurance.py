@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +180,7 @@ def churn(processes: int, polls: int, warm: int = CHURN_WARM_PROCESSES) -> dict[
     asyncio.run(look())
     steady = [mark for mark in marks if mark[0] >= warm] or marks
     ticks = max(1, polls // 40)
-    spans = [1000 * (after[1] - before[1]) / ticks for before, after in zip(steady, steady[1:], strict=False)]
+    spans = [1000 * (after[1] - before[1]) / ticks for before, after in pairwise(steady)]
     tenth = max(1, len(spans) // 10)
     return {
         "ok": True,
