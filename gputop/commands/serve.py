@@ -32,7 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=(HOST, PORT),
         help=f"where to listen: :{PORT} is all addresses, IPv4 and IPv6, [::1]:{PORT} IPv6 (default: {HOST}:{PORT})",
     )
-    parser.add_argument("--processes", action="store_true", help="series for each process too, with user and name")
+    parser.add_argument(
+        "--processes", action="store_true", help="series for each process too: user, name, job, pod, unit, rank"
+    )
     parser.add_argument(
         "--web-config",
         "--web.config.file",
@@ -65,7 +67,8 @@ def run(options: argparse.Namespace) -> int:
         config = load(options.web_config) if options.web_config else WebConfig()
     except WebConfigError as error:
         raise Refusal(f"--web-config: {error}") from None
-    headless = Headless(machine_of(options), settings.refresh, ())
+    machine = machine_of(options)
+    headless = Headless(machine, settings.refresh, ())
     first = headless.start()
     if first is not None:
         only_asked(first, options, settings)
@@ -76,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
     from gputop.model.selection import only
     from gputop.outputs.exporter import Exporter, host_and_port
     from gputop.outputs.prometheus import SnapshotCollector, XidCounts
-    from gputop.outputs.prometheus_processes import ProcessText
+    from gputop.outputs.prometheus_processes import ProcessOwners, ProcessText
 
     def latest() -> Snapshot | None:
         snapshot = headless.poller.latest
@@ -86,7 +89,8 @@ def run(options: argparse.Namespace) -> int:
     collector = SnapshotCollector(latest, xids)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)
-    processes = ProcessText() if options.processes else None
+    owners = ProcessOwners(machine.investigator) if options.processes else None
+    processes = ProcessText(owners.of) if owners is not None else None
 
     def metrics() -> bytes:
         text = generate_latest(registry)
@@ -102,6 +106,8 @@ def run(options: argparse.Namespace) -> int:
             turn, turned_at = (turn + 1) % TURNS, snapshot.taken_at
             pids = {process.pid for process in snapshot.processes if process.pid % TURNS == turn}
             headless.poller.want("headless", pids)
+            if owners is not None:
+                owners.look(snapshot)
 
     host, port = options.listen
     try:

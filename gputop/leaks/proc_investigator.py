@@ -30,6 +30,11 @@ _MARKS: Final = {"dockerenv": ".dockerenv", "containerenv": "run/.containerenv",
 _TERMINAL: Final = re.compile(r"/dev/(pts/\d+|tty\w*)")
 #: Slurm's cgroups of jobs (v2, v1), and a directory that is there as long as slurmd uses cgroups at all.
 _SLURM_JOBS: Final = ("system.slice/*slurmstepd.scope/job_{}", "*/slurm*/uid_*/job_{}")
+#: Where Kubernetes puts the namespace into a pod: /var/run is a link to /run in most images.
+_NAMESPACE_FILES: Final = tuple(
+    f"root/{run}/secrets/kubernetes.io/serviceaccount/namespace" for run in ("run", "var/run")
+)
+_NAMESPACE: Final = re.compile(rb"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")  # RFC 1123: nothing else is believed
 T = TypeVar("T")
 _SLURM: Final = ("system.slice/*slurmstepd.scope", "*/slurm*/uid_*", "*/slurm")
 
@@ -138,9 +143,11 @@ class ProcInvestigator:
         socket = (environment or {}).get("TMUX", "").partition(",")[0]
         if socket and facts.uid == os.geteuid():
             window = self._tmux.window(socket, (facts.key.pid, *(relative.pid for relative in ancestors)))
+        cgroups = cgroup_paths(self._part(facts.key, "cgroup", lambda process: _bytes(process, "cgroup"), b""))
+        in_pod = elsewhere and any("kubepods" in path for path in cgroups)
         return owner_from(
             facts,
-            cgroup_paths(self._part(facts.key, "cgroup", lambda process: _bytes(process, "cgroup"), b"")),
+            cgroups,
             environment,
             ancestors,
             terminal,
@@ -150,6 +157,7 @@ class ProcInvestigator:
             marks=self._part(facts.key, "root directory", _marks, ()) if elsewhere else (),
             ignores_hangup=ignores,
             window=window,
+            namespace=self._part(facts.key, "namespace", _pod_namespace, None) if in_pod else None,
         )
 
     def _holds(self, key: ProcessKey, asleep: bool) -> bool | None:
@@ -240,6 +248,24 @@ def _bytes(process: int, name: str, limit: int = 1 << 16) -> bytes:
         return b""
     finally:
         os.close(descriptor)
+
+
+def _pod_namespace(process: int) -> str | None:
+    """The namespace of the pod a process is in, by its service account's token; None where it has none."""
+    for name in _NAMESPACE_FILES:
+        try:
+            file = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=process)
+        except OSError:
+            continue
+        try:
+            text = os.read(file, 100).strip()
+        except OSError:
+            continue
+        finally:
+            os.close(file)
+        if _NAMESPACE.fullmatch(text):
+            return text.decode()
+    return None
 
 
 def _status(process: int) -> dict[bytes, bytes]:

@@ -14,6 +14,8 @@ class Container:
     id: str | None = None  # 64 hex digits, or the name where the engine has names only
     pod: str | None = None  # Kubernetes: the pod's UID
     pid_inside: int | None = None  # what the process calls itself (NSpid of /proc/PID/status)
+    pod_name: str | None = None  # Kubernetes: the host name inside, which is the pod's name unless it asked for another
+    namespace: str | None = None  # Kubernetes: that of its service account
 
 
 @dataclass(frozen=True, slots=True)

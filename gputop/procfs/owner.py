@@ -82,15 +82,16 @@ def owner_from(
     marks: Sequence[str] = (),
     ignores_hangup: bool | None = None,
     window: str | None = None,
+    namespace: str | None = None,
 ) -> Owner:
     """The owner, from what was read of the process.
 
     *environment* None: it may not be read. *pids_inside* is NSpid of /proc/PID/status after the first, *root_mount* the
     mount of its root directory where that is not the host's, *marks* which marker files are in that directory
-    ("dockerenv", "containerenv", "singularity"), *window* the tmux window where tmux told it.
+    ("dockerenv", "containerenv", "singularity"), *window* the tmux window where tmux told it, *namespace* a pod's.
     """
     env = environment or {}
-    container = _container(cgroups, env, pids_inside, root_mount, marks)
+    container = _container(cgroups, env, pids_inside, root_mount, marks, namespace)
     job, step = _slurm(cgroups)
     unit, of_user, session = _unit(cgroups)
     multiplexer = _multiplexer(env, ancestors, window)
@@ -138,12 +139,14 @@ def _container(
     pids_inside: Sequence[int],
     root_mount: str | None,
     marks: Sequence[str],
+    namespace: str | None,
 ) -> Container | None:
     inside = pids_inside[-1] if pids_inside else None
     for path in cgroups:
         if _KUBERNETES.search(path):
             pod, one = _POD.search(path), _POD_CONTAINER.search(path)
-            return Container("kubernetes", one and one[1], pod and pod[1].replace("_", "-"), inside)
+            uid, name = pod and pod[1].replace("_", "-"), env.get("HOSTNAME") or None
+            return Container("kubernetes", one and one[1], uid, inside, name, namespace)
         for engine, pattern in _ENGINES:
             found = pattern.search(path)
             if found and "conmon" not in found[0]:

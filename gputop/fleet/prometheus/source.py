@@ -238,8 +238,10 @@ class PrometheusFleet:
     def _detect(self) -> Detected:
         known = self._detected.value
         if known is None or not known or not self._detected.is_fresh(DETECT_SECONDS):
-            known = detect(self._client)
-            self._detected.keep(known)
+            found = detect(self._client)
+            if known and not found:  # all of them are down: their hosts are lost, not forgotten
+                found = known
+            known = self._detected.keep(found) or found
         return known
 
     def _ask_all(self, expressions: list[str], warnings: list[str]) -> Answer:

@@ -31,9 +31,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gputop.commands.serve import PORT, address
 from gputop.model import GpuFacts, MigInstance, Severity, Snapshot, Xid
+from gputop.model.owner import Container, Owner
 from gputop.outputs.exporter import AT_ONCE, Exporter
 from gputop.outputs.prometheus import SnapshotCollector, XidCounts
-from gputop.outputs.prometheus_processes import ProcessText
+from gputop.outputs.prometheus_processes import ProcessOwners, ProcessText
 from gputop.outputs.web_config import PasswordFile, WebConfig, WebConfigError, load
 from gputop.sampling.one_shot import sample
 from gputop.sources.simulated import simulated_machine
@@ -186,6 +187,33 @@ def test_labels_follow_a_process_that_runs_another_program() -> None:
     text = rendering.render(snapshot(1, [gpu()], [after]))
     assert 'name="vllm"' in text and 'name="python"' not in text
     assert rendering.render(snapshot(2, [gpu()], [])) == ""
+
+
+def test_processes_tell_job_pod_namespace_container_unit_and_rank() -> None:
+    pod = Container("kubernetes", "c" * 64, "uid-1", 7, "trainer-0", "team-a")
+    owners = {
+        5: Owner(slurm_job="88123", unit="slurmstepd.scope", rank=3),
+        6: Owner(container=pod),
+        7: Owner(unit="vllm.service"),
+        8: None,
+    }
+    rendering = ProcessText(lambda host: None if host is None else owners[host.key.pid])
+    text = rendering.render(snapshot(0, [gpu()], [process(pid) for pid in owners]))
+    told = {dict(labels)["pid"]: dict(labels) for name, labels in series(text) if name == "gputop_process_info"}
+    assert (told["5"]["job_id"], told["5"]["rank"], told["5"].get("unit")) == ("88123", "3", None)
+    assert (told["6"]["pod"], told["6"]["namespace"], told["6"]["container"]) == ("trainer-0", "team-a", "c" * 64)
+    assert told["7"]["unit"] == "vllm.service"
+    assert not {"job_id", "pod", "namespace", "container", "unit", "rank"} & set(told["8"])
+
+
+def test_owners_are_found_out_beside_the_scrape() -> None:
+    machine = simulated_machine("8xh200", 0)
+    made, _ = sample(machine.source, machine.host, lambda: None)
+    owners = ProcessOwners(lambda: machine.investigator)
+    rendering = ProcessText(owners.of)
+    assert "job_id" not in rendering.render(made)  # nothing waits for it
+    owners.look(made)
+    until(lambda: 'job_id="91702"' in rendering.render(made))
 
 
 @pytest.mark.parametrize("name", ["8xh200", "mig", "hot", "laptop", "spark", "hostile", "leak", "empty"])
