@@ -9,6 +9,7 @@ from typing import Final
 from gputop.fleet.prometheus.client import EngineClient
 from gputop.fleet.prometheus.exporters import EXPORTERS, Exporter
 from gputop.fleet.prometheus.promql import quoted, selector, tagged
+from gputop.fleet.prometheus.recorded import MODEL_SERIES
 from gputop.fleet.prometheus.vectors import Scraped, Vectors
 
 _NO_NAME: Final = "|localhost"  # as a pattern: a label that is absent, or of a container without a name (dcgm #572)
@@ -18,6 +19,7 @@ _SLURM: Final = "slurm_job_utilization_gpu"
 @dataclass(frozen=True, slots=True)
 class Detected:
     vectors: Vectors
+    recorded: bool = False  # the engine has the series of the recording rules (rules.py)
     jobs: tuple[str, ...] = ()  # the names under which the engine scrapes them
 
     def __bool__(self) -> bool:
@@ -44,7 +46,8 @@ def detect(client: EngineClient) -> Detected:
     if len(scraped) == 1 and "slurm" not in found and _is_plain(client, scraped[0]):
         scraped = (dataclasses.replace(scraped[0], plain=True),)
     jobs = tuple(sorted({job for tag, names in found.items() if tag != "slurm" for job in names if job}))
-    return Detected(Vectors(scraped, "slurm" in found), jobs)
+    recorded = bool(client.query(f"count({MODEL_SERIES['gpus']}) > 0").samples)
+    return Detected(Vectors(scraped, "slurm" in found), recorded, jobs)
 
 
 def _is_plain(client: EngineClient, one: Scraped) -> bool:

@@ -1,6 +1,6 @@
 """Histories by range queries: of the whole fleet, a host, or each of its GPUs.
 
-An hour of ten thousand GPUs costs the engine seconds; where the recording rules of grafana/gputop.rules.yml are loaded,
+An hour of ten thousand GPUs costs the engine seconds; where the recording rules of grafana/ are loaded,
 it is read from their series at no cost.
 """
 
@@ -11,6 +11,7 @@ from typing import Final
 from gputop.fleet.model import History, HistoryRequest, Quantity
 from gputop.fleet.prometheus.client import EngineClient, EngineError
 from gputop.fleet.prometheus.exporters import Figure
+from gputop.fleet.prometheus.recorded import FLEET_SERIES
 from gputop.fleet.prometheus.vectors import Vectors
 
 POINTS_OF_A_FLEET_MOST: Final = 60
@@ -23,14 +24,6 @@ _FIGURES: Final = {
     Quantity.POWER: ("sum", Figure.POWER),
     Quantity.TEMPERATURE: ("max", Figure.TEMPERATURE),
 }
-#: The fleet's, by the recording rules.
-RECORDED: Final = {
-    Quantity.UTILIZATION: "gputop:fleet_utilization_percent:avg",
-    Quantity.MEMORY: "gputop:fleet_memory_used_bytes:sum",
-    Quantity.POWER: "gputop:fleet_power_watts:sum",
-    Quantity.FREE: "gputop:fleet_gpus_free:count",
-    Quantity.TEMPERATURE: "gputop:fleet_temperature_celsius:max",
-}
 
 
 def history_of(client: EngineClient, vectors: Vectors, request: HistoryRequest) -> History:
@@ -39,7 +32,7 @@ def history_of(client: EngineClient, vectors: Vectors, request: HistoryRequest) 
     recorded = None
     try:
         if request.host is None:
-            name = RECORDED[request.quantity]
+            name = FLEET_SERIES[request.quantity]
             recorded = name if client.query(f"count({name})").samples else None
             points = points if recorded else min(points, POINTS_OF_A_FLEET_MOST)
         step = max(_STEP_LEAST, round((request.end - request.start) / (points - 1)))

@@ -18,6 +18,7 @@ from gputop.fleet.prometheus.detection import Detected, detect, still_plain
 from gputop.fleet.prometheus.exporters import EXPORTERS
 from gputop.fleet.prometheus.lost import LostHosts
 from gputop.fleet.prometheus.past import history_of
+from gputop.fleet.prometheus.recorded import recorded
 from gputop.fleet.prometheus.vectors import Vectors
 from gputop.fleet.totals import totals_by_model, totals_of
 from gputop.fleet.view import FleetView, HostSort
@@ -41,6 +42,13 @@ _NOTHING: Final = (
 )
 
 
+#: What the recording rules have instead.
+_TAGS: Final[Mapping[Callable[[Vectors], list[str]], tuple[str, ...]]] = {
+    sums.load: ("used", "power", "busy"),
+    sums.states: ("gpus", "free", "broken", "hosts", "hosts_stale"),
+    sums.idle: ("idle",),
+    sums.sizes: ("total",),
+}
 _Asking = Callable[[Detected], tuple[str, ...]]
 
 
@@ -188,11 +196,16 @@ class PrometheusFleet:
     # Each asks for one thing and keeps it; they run beside each other. They return warnings, or raise EngineError.
 
     def _sums(self, ask: Callable[[Vectors], list[str]], detected: Detected) -> dict[str, dict[str, float]]:
+        if detected.recorded:
+            return sums.read(self._client.query_all(recorded(*_TAGS[ask])).samples)
         vectors = detected.vectors
         return sums.read(self._client.query_all(ask(vectors)).samples, vectors.name("model"))
 
     def _ask_states(self, detected: Detected) -> tuple[str, ...]:
         self._states.at = time.monotonic()  # where it fails, it is not asked again at once
+        if detected.recorded:
+            self._states.keep(self._sums(sums.states, detected))
+            return ()
         vectors = detected.vectors
         asked = sums.states(vectors)
         asked += [still_plain(vectors)] if vectors.plain is not None else []

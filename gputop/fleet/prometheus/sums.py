@@ -8,6 +8,7 @@ as often as exporters are scraped, :func:`idle` and :func:`sizes` more seldom st
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from gputop.fleet.model import Totals
 from gputop.fleet.prometheus.client import Sample
@@ -20,36 +21,58 @@ from gputop.model import clean_text
 Sums = Mapping[str, Mapping[str, float]]
 
 
+Part = tuple[str, str, str]  # tag, how it is summed by model, a value for each GPU
+
+_KEEP: Final = ("model", "host")
+
+
+def _load(vectors: Vectors) -> list[Part]:
+    return [
+        ("used", "sum", vectors.figure(Figure.MEMORY_USED, _KEEP)),
+        ("power", "sum", vectors.figure(Figure.POWER, _KEEP)),
+        ("busy", "avg", vectors.figure(Figure.UTILIZATION, _KEEP)),
+    ]
+
+
+def _states(vectors: Vectors) -> list[Part]:
+    return [
+        ("gpus", "count", vectors.gpus(_KEEP)),
+        ("free", "count", vectors.free(_KEEP)),
+        ("broken", "count", vectors.broken(_KEEP)),
+    ]
+
+
+def _idle(vectors: Vectors) -> list[Part]:
+    return [("idle", "count", vectors.idle(_KEEP))]
+
+
+def _sizes(vectors: Vectors) -> list[Part]:
+    return [("total", "sum", vectors.memory_total(_KEEP))]
+
+
+def parts_of(vectors: Vectors) -> list[Part]:
+    """All that is summed by model; the recording rules are made of these."""
+    return [part for of in (_load, _states, _idle, _sizes) for part in of(vectors)]
+
+
 def load(vectors: Vectors, hosts: str = "") -> list[str]:
     """*hosts*: an expression by host; only GPUs of those count. So everywhere here."""
-    keep = ("model", "host")
-    parts = [
-        ("used", "sum", vectors.figure(Figure.MEMORY_USED, keep)),
-        ("power", "sum", vectors.figure(Figure.POWER, keep)),
-        ("busy", "avg", vectors.figure(Figure.UTILIZATION, keep)),
-    ]
-    return _by_model(vectors, parts, hosts)
+    return _by_model(vectors, _load(vectors), hosts)
 
 
 def states(vectors: Vectors, hosts: str = "") -> list[str]:
-    keep = ("model", "host")
-    parts = [
-        ("gpus", "count", vectors.gpus(keep)),
-        ("free", "count", vectors.free(keep)),
-        ("broken", "count", vectors.broken(keep)),
-    ]
     age = vectors.age()
     restricted = f" and on ({vectors.name('host')}) {hosts}" if hosts else ""
     stale = tagged("hosts_stale", f"count(({age} > {STALE_SECONDS:g}){restricted})")
-    return [*_by_model(vectors, parts, hosts), tagged("hosts", f"count({age}{restricted})"), stale]
+    return [*_by_model(vectors, _states(vectors), hosts), tagged("hosts", f"count({age}{restricted})"), stale]
 
 
 def idle(vectors: Vectors, hosts: str = "") -> list[str]:
-    return _by_model(vectors, [("idle", "count", vectors.idle(("model", "host")))], hosts)
+    return _by_model(vectors, _idle(vectors), hosts)
 
 
 def sizes(vectors: Vectors, hosts: str = "") -> list[str]:
-    return _by_model(vectors, [("total", "sum", vectors.memory_total(("model", "host")))], hosts)
+    return _by_model(vectors, _sizes(vectors), hosts)
 
 
 def everything(vectors: Vectors, hosts: str = "") -> list[str]:
