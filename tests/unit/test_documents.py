@@ -18,6 +18,7 @@ from gputop.commands.shared.parsers import command_module, command_parser, main_
 from gputop.model.chart_metrics import CHART_METRICS
 from gputop.model.columns import COLUMNS
 from gputop.outputs.prometheus import SnapshotCollector, XidCounts
+from gputop.outputs.prometheus_processes import ProcessText
 from gputop.sampling.one_shot import sample
 from gputop.settings import CHART_WINDOWS, DEFAULTS, NAMES, help_of
 from gputop.sources.simulated import simulated_machine
@@ -89,8 +90,8 @@ def test_every_shown_command_is_understood(page: str) -> None:
     assert refused == {}
 
 
-#: Docker's and other programs' options that the pages name.
-_FOREIGN = {"--pid", "--device"}
+#: Options of Docker, Podman and Prometheus that the pages name.
+_FOREIGN = {"--pid", "--device", "--storage"}
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -160,7 +161,8 @@ def test_every_metric_named_is_exported(page: str) -> None:
         registry = CollectorRegistry(auto_describe=False)
         made, _ = sample(machine.source, machine.host, lambda: None)
         registry.register(SnapshotCollector(lambda: made, XidCounts(), clock=lambda: made.taken_at))
-        assert named <= set(re.findall(r"\bgputop_\w+", generate_latest(registry).decode()))
+        exported = generate_latest(registry).decode() + ProcessText().render(made)
+        assert named <= set(re.findall(r"\bgputop_\w+", exported))
 
 
 def test_json_has_every_key_that_is_told() -> None:
