@@ -53,7 +53,6 @@ class Picture:
     keys: tuple[str, ...] = ()
     settings: tuple[tuple[str, Any], ...] = ()
     watched: float = PAST
-    leaks: bool = False
 
 
 SIZES = ((80, 24), (120, 40), (200, 60))
@@ -83,7 +82,7 @@ PICTURES = (
     Picture("sort-80x24", size=(80, 24), keys=("f6",)),
     Picture("process-120x40", keys=("enter",)),
     Picture("gpu-120x40", keys=("tab", "enter")),
-    Picture("leaks-120x24", "leak", (120, 24), keys=("f8",), leaks=True),
+    Picture("leaks-120x24", "leak", (120, 24), keys=("f8",)),
     Picture("filter-120x40", "8xh200", keys=("slash", *"mem>10G")),
 )
 
@@ -173,7 +172,8 @@ async def svg(picture: Picture) -> str:
                 snapshot = poller.latest = look()
                 history.add(snapshot)
                 monitor.detail_history.add(snapshot)
-                if picture.leaks and NOW - clock[0] < LEAKS_SECONDS:
+                monitor.journal.observe(snapshot, settings)
+                if NOW - clock[0] < LEAKS_SECONDS:  # owners, WHERE, LEAK
                     monitor.take_report(finder.step(snapshot, settings))
             app.dashboard.look()
             await _still(app, pilot)

@@ -13,6 +13,7 @@ from gputop.sources.simulated.noise import clamp, noise, smooth
 
 FLUSH_SECONDS = 53.0  # between two flushes of an allocator's cache
 CONTEXT_MIB = 612.0  # of CUDA itself
+FLUSHING_SECONDS = 8.0  # that one takes: less than a jump of memory between two readings
 SAMPLES_PER_SECOND = 6  # the driver's utilization counters are averages over about 1/6 s
 
 
@@ -110,7 +111,9 @@ class Training:
             share = 0.985 + 0.015 * into / self.checkpoint_takes
         else:
             since = (into - self.checkpoint_takes) % FLUSH_SECONDS
-            share = 0.945 + 0.035 * (since // self.step * self.step) / FLUSH_SECONDS
+            grown = since // self.step * self.step / (FLUSH_SECONDS - FLUSHING_SECONDS)
+            left = (FLUSH_SECONDS - since) / FLUSHING_SECONDS
+            share = 0.945 + 0.035 * min(grown, left)
         return self.mib * share + 2.0 * int(4 * noise(int(t // 9), self.seed + self.rank))
 
     @property
@@ -157,12 +160,9 @@ class Serving:
     demand: float = 0.6
     nvlink: float = 0.0
 
-    def _requests(self, t: float) -> float:
-        tide = 0.6 * smooth(t / 31.0, self.seed) + 0.4 * smooth(t / 6.0, self.seed + 5)
-        return clamp((tide - 1.0 + self.demand) / max(self.demand, 0.05) * 1.7)
-
     def load(self, t: float) -> Load:
-        level = self._requests(t)
+        tide = 0.6 * smooth(t / 31.0, self.seed) + 0.4 * smooth(t / 6.0, self.seed + 5)
+        level = clamp((tide - 1.0 + self.demand) / max(self.demand, 0.05) * 1.7)
         if level <= 0.03:
             return REST
         tick = int(t * SAMPLES_PER_SECOND // 1)
@@ -178,7 +178,7 @@ class Serving:
         )  # fmt: skip
 
     def memory(self, t: float) -> float:
-        return self.mib * (0.93 + 0.07 * self._requests(t // 2.0 * 2.0))
+        return self.mib - min(0.07 * self.mib, 3_000.0) * (1.0 - smooth(t // 2.0 * 2.0 / 31.0, self.seed))
 
 
 @dataclass(frozen=True, slots=True)

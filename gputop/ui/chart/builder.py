@@ -18,7 +18,8 @@ from gputop.sampling.history import History
 from gputop.ui.chart.picture import ChartPane, ChartStyle, Curve, Painter, PanePicture
 
 SHARE: Final = 0.025  # of a core, at most
-LEAST_INTERVAL: Final = 1.0  # seconds between two pictures of the same size and subject
+LEAST_INTERVAL: Final = 1.0  # seconds between two pictures of the same size and subject…
+_CURVE_INTERVAL: Final = 0.3  # … and for each curve: more of them is more to write
 _MOST_DEBT: Final = 5.0  # seconds that pictures of new sizes (a window dragged larger) may put off the next ones
 
 
@@ -105,7 +106,8 @@ class ChartBuilder:
         while (request := self._next()) is not None:
             started = time.monotonic()
             picture = self._build(request)
-            pause = max(LEAST_INTERVAL, self._dot_seconds(picture), picture.cpu_seconds / self._share)
+            least = max(LEAST_INTERVAL, _CURVE_INTERVAL * len(request.curves))
+            pause = max(least, self._dot_seconds(picture), picture.cpu_seconds / self._share)
             self._drawn = request.subject
             self._due = min(max(self._due, started) + pause, started + max(pause, _MOST_DEBT))
             self._deliver(picture)

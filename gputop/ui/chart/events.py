@@ -27,7 +27,6 @@ LETTERS: Final = {
     EventKind.SIGNAL: "k",
     EventKind.MARK: "m",
 }
-AXIS: Final = "─"
 _STYLES: Final = {
     Severity.NORMAL: "accent",
     Severity.INFO: "accent",
@@ -54,19 +53,34 @@ def with_events(picture: PanePicture, events: Iterable[JournalEvent]) -> tuple[L
 
 
 def _lettered(line: Line, letters: dict[int, tuple[str, str]]) -> Line:
-    """*line* with *letters* by cell. A label that one of them would stand in gives way: half a time is none."""
+    """*line* with *letters* by cell. One that would stand in a label stands beside it, where that cell is free."""
+    text = "".join(part for part, _ in line)
+    labels = {x for part, start in _starts(line) if part[1] == "dim" for x in range(start, start + len(part[0]))}
+    placed: dict[int, tuple[str, str]] = {}
+    for cell, letter in letters.items():
+        left = right = cell
+        while left in labels:
+            left -= 1
+        while right in labels:
+            right += 1
+        nearest = left if cell - left <= right - cell else right
+        if nearest == cell or nearest not in letters:
+            placed[nearest] = letter
     spans: list[tuple[str, str]] = []
-    x = 0
-    for text, style in line:
-        if style == "dim" and any(x <= cell < x + len(text) for cell in letters):
-            text, style = AXIS * len(text), "faint"
-        run = ""
-        for character in text:  # a picture has characters of one cell only
-            if x in letters:
-                spans += [(run, style), letters[x]]
-                run = ""
-            else:
-                run += character
-            x += 1
-        spans.append((run, style))
+    for part, start in _starts(line):  # a picture has characters of one cell only
+        begin = start
+        for x in range(start, start + len(part[0])):
+            if x in placed:
+                spans += [(text[begin:x], part[1]), placed[x]]
+                begin = x + 1
+        spans.append((text[begin : start + len(part[0])], part[1]))
     return tuple(span for span in spans if span[0])
+
+
+def _starts(line: Line) -> list[tuple[tuple[str, str], int]]:
+    """The spans of *line* and the cells they begin at."""
+    found, x = [], 0
+    for span in line:
+        found.append((span, x))
+        x += len(span[0])
+    return found

@@ -104,10 +104,10 @@ def _inference(made: MachinePlan, gpu: int, total: float) -> None:
     main = factory.service(
         "vllm", "/opt/vllm/bin/python -m vllm.entrypoints.openai.api_server "
         "--model meta-llama/Llama-3.3-70B-Instruct-FP8 --quantization fp8 "
-        "--max-model-len 32768 --gpu-memory-utilization 0.90 --enable-prefix-caching --port 8000",
+        "--max-model-len 32768 --gpu-memory-utilization 0.88 --enable-prefix-caching --port 8000",
         rss=5.1, cpu=40.0, rest=2.0, threads=71, name="vllm", ago=5 * DAY,
     )  # fmt: skip
-    work = Serving(total * 0.9, made.seed + gpu * 13, 0.8)
+    work = Serving(total * 0.88, made.seed + gpu * 13, 0.8)
     engine = factory.run(
         "vllm", "VLLM::EngineCore", on(gpu, work), parent=main, ago=5 * DAY - 20.0, rss=8.8, cpu=104.0, rest=2.0,
         threads=133, executable="/opt/vllm/bin/python", follows_parent=True,
