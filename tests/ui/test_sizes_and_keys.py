@@ -257,6 +257,23 @@ async def test_the_palette_pages_where_there_is_no_room_for_its_list(tmp_path: P
         assert app._exception is None
 
 
+async def test_enter_twice_in_the_palette_runs_one_command_once(tmp_path: Path) -> None:
+    ran: list[str] = []
+    async with dashboard(tmp_path) as app:
+        app.dashboard.action_help = lambda: ran.append("help")  # type: ignore[method-assign]
+        app.dashboard.action_details = lambda: None  # type: ignore[method-assign]  # the next Enter is the dashboard's
+        for _ in range(5):
+            ran.clear()
+            await press(app, "ctrl+p")
+            await asyncio.sleep(0.2)
+            for letter in "what the keys":
+                await press(app, letter)
+            await asyncio.sleep(0.3)
+            await press(app, "enter", "enter", "enter")
+            await asyncio.sleep(0.2)
+            assert app._exception is None and len(app.screen_stack) == 1 and ran == ["help"]
+
+
 async def test_settings_are_not_changed_unseen(tmp_path: Path) -> None:
     async with dashboard(tmp_path) as app:
         await press(app, "f2")
