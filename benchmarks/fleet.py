@@ -29,6 +29,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from gputop.commands.fleet import ONCE_SECONDS
 from gputop.fleet.filter import FleetFilter
 from gputop.fleet.model import HistoryRequest, Quantity
 from gputop.fleet.prometheus.client import EngineClient
@@ -269,6 +270,7 @@ def measure(url: str, hosts: int) -> dict[str, object]:
     host = first.hosts[0].name  # type: ignore[attr-defined]
     asked = HistoryRequest(Quantity.UTILIZATION, now - 3600, now, 240, host, by_gpu=True)
     timed("a host's hour", lambda: fleet.history(asked))
+    client.timeout_seconds = ONCE_SECONDS
     timed("all hosts (--once --json)", lambda: fleet.poll(FleetView()))
     report["totals"] = fleet.poll(FleetView(count=PAGE)).totals
     report["pss_mib"] = pss_mib("self")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gputop.fleet.source import FleetSource
 
 NONE_FREE: Final = 1
+ONCE_SECONDS: Final = 60.0  # of a query, where nobody sits before a screen
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         help="a simulated fleet of N hosts (default: 200)",
+    )
+    source.add_argument(
+        "--prometheus",
+        metavar="URL",
+        help="Prometheus, VictoriaMetrics, Thanos or Mimir that scrapes the hosts' exporters (default: "
+        "GPUTOP_PROMETHEUS, or fleet_prometheus of the settings); tokens and passwords: docs/fleet.md",
     )
     source.add_argument("--seed", type=int, default=0, metavar="N", help="random seed of the simulated fleet")
     parser.add_argument(
@@ -65,7 +72,7 @@ def _free_request(text: str) -> FreeRequest:
 def run(options: argparse.Namespace) -> int:
     if options.json and not (options.once or options.free):
         raise Refusal("--json needs --once or --free")
-    source = _source(options)
+    source = source_of(options)
     if options.free is not None:
         return _free(source, options)
     if options.once:
@@ -73,9 +80,26 @@ def run(options: argparse.Namespace) -> int:
     raise Refusal("the screen of many hosts is not there yet; --once prints a table")
 
 
-def _source(options: argparse.Namespace) -> FleetSource:
-    if options.demo_hosts is None:
-        raise Refusal("say where from: --demo")
+def source_of(options: argparse.Namespace) -> FleetSource:
+    """What is asked for on the command line, else in the environment, else in the settings file."""
+    if options.demo_hosts is not None:
+        return _demo(options)
+    settings, _, problems = settings_of(options)
+    url = options.prometheus or os.environ.get("GPUTOP_PROMETHEUS") or settings.fleet_prometheus
+    if not url:
+        raise Refusal("where from? --prometheus URL asks an engine, --demo shows a simulated fleet")
+    from gputop.commands.shared.headless import say
+    from gputop.fleet.prometheus.client import TIMEOUT_SECONDS, EngineClient, check_url
+    from gputop.fleet.prometheus.credentials import credentials_of
+    from gputop.fleet.prometheus.source import PrometheusFleet
+
+    for problem in problems:
+        say(problem)
+    patience = ONCE_SECONDS if options.once or options.free else TIMEOUT_SECONDS
+    return PrometheusFleet(EngineClient(check_url(url), credentials_of(settings, os.environ), patience))
+
+
+def _demo(options: argparse.Namespace) -> FleetSource:
     from gputop.fleet.simulated import HOSTS_DEFAULT, HOSTS_MOST, SimulatedFleet
 
     try:
@@ -123,22 +147,25 @@ def _once(source: FleetSource, options: argparse.Namespace) -> int:
 
 def _free(source: FleetSource, options: argparse.Namespace) -> int:
     from gputop.fleet.free import places
+    from gputop.fleet.view import FleetView
 
     passes = _filter(options)
     source.open()
     try:
-        hosts = source.hosts()
+        snapshot = source.poll(FleetView(passes))
     finally:
         source.close()
-    found = places((host for host in hosts if passes.matches(host)), options.free)
+    if snapshot.totals is None:
+        raise Refusal("; ".join(snapshot.problems) or "no answer", NO_ANSWER)
+    found = places(snapshot.hosts, options.free)
     if options.json:
         from gputop.fleet.json_output import free_as_json
 
-        print_out(free_as_json(options.free, found, (), 2 if is_terminal(sys.stdout) else None) + "\n")
+        print_out(free_as_json(options.free, found, snapshot.problems, 2 if is_terminal(sys.stdout) else None) + "\n")
     else:
         from gputop.fleet.text import render_free
 
-        print_out(render_free(options.free, found, (), *_terminal(options)))
+        print_out(render_free(options.free, found, snapshot.problems, *_terminal(options)))
     return 0 if found else NONE_FREE
 
 
