@@ -11,7 +11,7 @@ _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
 
 def quoted(text: str) -> str:
     """A string literal: whatever is in *text*, it stays inside."""
-    return json.dumps(text, ensure_ascii=False)
+    return json.dumps(text, ensure_ascii=False).replace("\ufffd", r"\ufffd")  # which its lexer takes for broken UTF-8
 
 
 def pattern(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
@@ -88,6 +88,7 @@ class PrometheusFleet:
         self._index: _Kept[dict[str, float | None]] = _Kept({})
         self._matched: _Kept[Totals | None] = _Kept(None)
         self._grouped: _Kept[tuple[FleetGroup, ...]] = _Kept(())
+        self._raw: dict[str, str] = {}  # names that are shown cleaned, as they came
         self._lost_hosts = LostHosts()
         self._lost: _Kept[dict[str, FleetHost]] = _Kept({})
         self._last: FleetSnapshot | None = None
@@ -123,7 +124,7 @@ class PrometheusFleet:
         if detected is None:
             return None
         try:
-            found, _ = rows.rows_of(self._client, detected.vectors, [name])
+            found, _ = rows.rows_of(self._client, detected.vectors, self._named([name]))
         except EngineError as error:
             known = self._lost.value.get(name)
             return known or FleetHost(name, reason=str(error))
@@ -133,7 +134,9 @@ class PrometheusFleet:
         detected = self._detected.value
         if detected is None:
             return History(request, problem="the engine has not answered yet")
-        return history_of(self._client, detected.vectors, request)
+        host = None if request.host is None else self._raw.get(request.host, request.host)
+        history = history_of(self._client, detected.vectors, dataclasses.replace(request, host=host))
+        return dataclasses.replace(history, request=request)
 
     # ------------------------------------------------------------------- reading
 
@@ -171,7 +174,9 @@ class PrometheusFleet:
         end = None if view.count is None else view.first + view.count
         page = names[view.first : end]
         lost = self._lost.value
-        found, more = rows.rows_of(self._client, detected.vectors, [name for name in page if name not in lost])
+        found, more = rows.rows_of(
+            self._client, detected.vectors, self._named(name for name in page if name not in lost)
+        )
         warnings += more
         problems: list[str] = []
         for future in besides:
@@ -223,10 +228,13 @@ class PrometheusFleet:
         self._index.at = time.monotonic()
         host = detected.vectors.name("host")
         answer = self._client.query(index.index_of(detected.vectors, view))
-        values = {
-            clean_text(labels.get(host, ""), 200): None if "unknown" in labels else value
-            for labels, value in answer.samples
-        }
+        values = {}
+        for labels, value in answer.samples:
+            raw = labels.get(host, "")
+            name = clean_text(raw, 200)
+            values[name] = None if "unknown" in labels else value
+            if name != raw:
+                self._raw[name] = raw
         self._index.keep(values, (view.filter.text, view.sort))
         return answer.warnings
 
@@ -247,6 +255,10 @@ class PrometheusFleet:
         alive = {clean_text(labels.get(host, ""), 200) for labels, _ in answer.samples}
         self._lost.keep(self._lost_hosts.find(self._client, detected, alive))
         return answer.warnings
+
+    def _named(self, names: Iterable[str]) -> list[str]:
+        """As the engine has them."""
+        return [self._raw.get(name, name) for name in names]
 
     def _detect(self) -> Detected:
         known = self._detected.value
@@ -292,7 +304,7 @@ class PrometheusFleet:
         elif not self._matched.is_fresh(REFRESH_SECONDS / 2 if few else INDEX_SECONDS, text):
             hosts = ""
             if few:  # their series only, instead of asking all hosts again whether they pass
-                vectors = vectors.of_hosts(names)
+                vectors = vectors.of_hosts(self._named(names))
             else:
                 hosts = index.passing_of(vectors, view)
             asked = sums.everything(vectors, hosts)
