@@ -129,7 +129,7 @@ def describe(proc: str, processes: Sequence[tuple[TrackedProcess, Stat]], lookup
         known.comm, known.arguments_at, known.name = stat.comm, stat.arguments_at, clean_text(stat.comm)
         known.command = known.command or f"[{known.name}]"
         known.user = users.name(known.uid)
-        waits_for = [f"its command line (/proc/{known.key.pid}/cmdline)"] if late else []
+        waits_for = [f"the command line (/proc/{known.key.pid}/cmdline)"] if late else []
         if users.waits(known.uid):
             waits_for.append(f"the name of user {known.uid}")
         known.waits_for = tuple(waits_for)

@@ -137,7 +137,7 @@ def test_a_command_line_that_never_answers_takes_nothing_from_the_others(tmp_pat
             assert facts[well.pid].waits_for == ()
             late = facts[stuck.pid]
             assert late.command == f"[{late.name}]"
-            assert late.waits_for == (f"its command line (/proc/{stuck.pid}/cmdline)",)
+            assert late.waits_for == (f"the command line (/proc/{stuck.pid}/cmdline)",)
             assert late.user and late.host_memory_bytes and late.start_time
             machine = reader.machine()
             assert machine.slow == late.waits_for and machine.memory_total_bytes
@@ -299,7 +299,7 @@ def test_an_nss_module_that_sleeps_and_a_command_line_bound_over_in_one_namespac
 
 @pytest.mark.parametrize("name", ["environ", "cgroup", "cmdline"])
 def test_details_come_without_the_file_that_hangs_and_say_which(tmp_path: Path, name: str) -> None:
-    label = {"environ": "environment", "cgroup": "cgroup", "cmdline": "its command line"}[name]
+    label = {"environ": "environment", "cgroup": "cgroup", "cmdline": "the command line"}[name]
     with child() as process:
         folder = _real(tmp_path, process.pid)
         _hangs(folder, name)
