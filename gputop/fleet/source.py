@@ -36,7 +36,12 @@ class FleetSource(Protocol):
     """See the module's docstring for threads, times and errors."""
 
     name: str  # as people would say it: "prometheus https://prom:9090", "ssh, 100 hosts", "simulated"
-    refresh_seconds: float  # how often polling tells something new
+
+    @property
+    def refresh_seconds(self) -> float:
+        """How soon polling again tells something new; ask after each poll: at first it may be sooner."""
+        ...
+
     timeout_seconds: float  # what a poll may take at most
     has_past: bool  # whether history() knows times before open(), e.g. an engine's; else only since then
 

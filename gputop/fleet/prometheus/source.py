@@ -27,7 +27,9 @@ from gputop.model import clean_text
 T = TypeVar("T")
 
 REFRESH_SECONDS: Final = 5.0
+FIRST_REFRESH_SECONDS: Final = 1.0
 DETECT_SECONDS: Final = 300.0
+JUST_DETECTED_SECONDS: Final = 5.0
 STATES_SECONDS: Final = 15.0  # about as often as exporters are scraped
 IDLE_SECONDS: Final = 30.0
 SIZES_SECONDS: Final = 600.0
@@ -72,7 +74,6 @@ class PrometheusFleet:
     """See the protocol for threads, times and errors."""
 
     has_past = True
-    refresh_seconds = REFRESH_SECONDS
 
     def __init__(self, client: EngineClient) -> None:
         self.name = f"prometheus {client.url}"
@@ -93,6 +94,12 @@ class PrometheusFleet:
         self._lost: _Kept[dict[str, FleetHost]] = _Kept({})
         self._last: FleetSnapshot | None = None
         self._view: FleetView | None = None
+
+    @property
+    def refresh_seconds(self) -> float:
+        """Soon again while something was never asked: the first poll answers without sizes, idle and lost hosts."""
+        new = self._last is not None and any(kept.at < 0 for kept in (self._sizes, self._idle, self._lost))
+        return FIRST_REFRESH_SECONDS if new else REFRESH_SECONDS
 
     def open(self) -> None:
         """Nothing is asked yet: an engine that is down now may be back soon."""
@@ -159,7 +166,7 @@ class PrometheusFleet:
             (self._lost, LOST_SECONDS, self._ask_lost),
         ]
         due = [(kept.at + seconds, ask) for kept, seconds, ask in later if not kept.is_fresh(seconds, kept.of)]
-        due.sort(key=lambda one: one[0])
+        due.sort(key=lambda one: max(0.0, one[0]))  # what was never asked first, in the order above
         if view.count is None:
             needed += [ask for _, ask in due if ask not in needed]
             due = []
@@ -213,10 +220,11 @@ class PrometheusFleet:
             return ()
         vectors = detected.vectors
         asked = sums.states(vectors)
-        asked += [still_plain(vectors)] if vectors.plain is not None else []
+        check = vectors.plain is not None and not self._detected.is_fresh(JUST_DETECTED_SECONDS)
+        asked += [still_plain(vectors)] if check else []
         answer = self._client.query_all(asked)
         read = sums.read(answer.samples, vectors.name("model"))
-        if vectors.plain is not None and "plain" not in read:  # a pod shares a GPU now, or a replica is back
+        if check and "plain" not in read:  # a pod shares a GPU now, or a replica is back
             self._detected.at = -1e9
             detected = self._detect()
             read = self._sums(sums.states, detected)

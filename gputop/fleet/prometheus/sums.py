@@ -63,8 +63,8 @@ def load(vectors: Vectors, hosts: str = "") -> list[str]:
 def states(vectors: Vectors, hosts: str = "") -> list[str]:
     age = vectors.age()
     restricted = f" and on ({vectors.name('host')}) {hosts}" if hosts else ""
-    stale = tagged("hosts_stale", f"count(({age} > {STALE_SECONDS:g}){restricted})")
-    return [*_by_model(vectors, _states(vectors), hosts), tagged("hosts", f"count({age}{restricted})"), stale]
+    late = tagged("hosts", f'count_values("late", ({age} > bool {STALE_SECONDS:g}){restricted})')
+    return [*_by_model(vectors, _states(vectors), hosts), late]
 
 
 def idle(vectors: Vectors, hosts: str = "") -> list[str]:
@@ -90,8 +90,10 @@ def read(samples: Iterable[Sample], model_label: str = "model") -> dict[str, dic
     sums: dict[str, dict[str, float]] = {}
     for labels, value in samples:
         model = clean_text(labels.get(model_label, ""), 100)
-        by_model = sums.setdefault(labels.get("q", ""), {})
-        by_model[model] = by_model.get(model, 0.0) + value
+        tag = labels.get("q", "")
+        for of in (tag, "hosts_stale") if labels.get("late") == "1" else (tag,):
+            by_model = sums.setdefault(of, {})
+            by_model[model] = by_model.get(model, 0.0) + value
     return sums
 
 

@@ -322,6 +322,7 @@ def test_pods_that_begin_to_share_a_gpu_do_not_count_it_twice(tmp_path: Path) ->
             expositions.texts["/a"] = dcgm("a", [each[0], *copies])
             engine.until(lambda: len(engine.query("DCGM_FI_DEV_FB_USED")) == 4)
             fleet._states.at = -1e9  # as after STATES_SECONDS
+            fleet._detected.at -= 10
             totals = fleet.poll(FleetView()).totals
             assert totals is not None and (totals.gpus, totals.gpus_busy) == (2, 1)
             assert fleet.poll(FleetView()).hosts[0].gpus[1].gpu.memory_used_bytes == 70000 * MIB
