@@ -9,7 +9,7 @@ from gputop import units
 from gputop.fleet.free import FreePlace, FreeRequest
 from gputop.fleet.model import FleetHost, FleetSnapshot, HostState, Totals
 from gputop.text import fit, to_ascii, width, wrap
-from gputop.units import UNKNOWN
+from gputop.units import TIB, UNKNOWN
 
 _NAME_MOST: Final = 40
 _MODEL_MOST: Final = 28
@@ -58,9 +58,8 @@ def _head(snapshot: FleetSnapshot, columns: int | None) -> Iterable[str]:
     if totals is None:
         return
     yield hosts_in_words(totals) + " · " + gpus_in_words(totals)
-    memory = units.used_of_total_in_words(totals.memory_used_bytes, totals.memory_total_bytes)
-    watts = totals.power_watts
-    power = UNKNOWN if watts is None else f"{watts / 1000:.1f} kW" if watts >= 1000 else units.watts(watts)
+    memory = memory_in_words(totals.memory_used_bytes, totals.memory_total_bytes)
+    power = power_in_words(totals.power_watts)
     yield f"memory {memory} · {power} · utilization {units.percent(totals.utilization_percent)}"
     for model, one in snapshot.by_model.items():
         yield f"  {one.gpus:>5} × {model}: {one.gpus_free} free, {one.gpus_idle_held} held but idle"
@@ -70,6 +69,20 @@ def _head(snapshot: FleetSnapshot, columns: int | None) -> Iterable[str]:
 def _warning(text: str, columns: int | None) -> Iterable[str]:
     for number, line in enumerate(wrap(text, (columns or 100) - 2)):
         yield ("  " if number else "! ") + line
+
+
+def memory_in_words(used: float | None, total: float | None) -> str:
+    """``96.8 / 140.6 TiB``; of few GPUs ``88.1 / 140.4 GiB``."""
+    if total is None or total < 10 * TIB:
+        return units.used_of_total_in_words(used, total)
+    return f"{UNKNOWN if used is None else f'{used / TIB:.1f}'} / {total / TIB:.1f} TiB"
+
+
+def power_in_words(watts: float | None) -> str:
+    """``698 kW``, ``4.7 MW``, ``650 W``."""
+    if watts is None or watts < 1000:
+        return units.watts(watts)
+    return f"{watts / 1e6:.2f} MW" if watts >= 1e6 else f"{watts / 1e3:.1f} kW"
 
 
 def hosts_in_words(totals: Totals) -> str:

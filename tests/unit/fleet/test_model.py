@@ -15,6 +15,7 @@ from gputop.fleet.json_output import as_dict
 from gputop.fleet.model import FleetHost, GpuState, GpuUsage, HistoryRequest, HostState, Quantity
 from gputop.fleet.simulated import SimulatedFleet
 from gputop.fleet.states import fleet_gpu
+from gputop.fleet.text import memory_in_words, power_in_words
 from gputop.fleet.totals import groups_of, totals_of
 from gputop.fleet.view import FleetView, HostSort
 from gputop.model import Gpu
@@ -253,3 +254,12 @@ def test_wrong_arguments_are_refused_in_words() -> None:
     ):
         done = run(*arguments)
         assert (done.returncode, reason in done.stderr) == (2, True), done.stderr
+
+
+def test_large_sums_are_in_large_units() -> None:
+    assert memory_in_words(96.8 * 1024 * GIB, 140.6 * 1024 * GIB) == "96.8 / 140.6 TiB"
+    assert memory_in_words(88.1 * GIB, 140.4 * GIB) == "88.1 / 140.4 GiB"
+    assert memory_in_words(None, None) == "— / — GiB"
+    assert [power_in_words(watts) for watts in (None, 650.0, 697_700.0, 4_658_000.0)] == [
+        "—", "650 W", "697.7 kW", "4.66 MW",
+    ]  # fmt: skip
