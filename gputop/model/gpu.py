@@ -76,7 +76,7 @@ class GpuFacts:
     gpm: bool | None = None  # GPU performance monitoring (Hopper and later)
     numa_node: int | None = None
     cpu_affinity: str | None = None  # "0-31"
-    topology: tuple[tuple[str, str], ...] = ()  # (other GPU's UUID, "NV18", "NODE", "SYS"…)
+    topology: tuple[tuple[str, str], ...] | None = None  # (other GPU's UUID, "NV18", "NODE", "SYS"…)
 
     clock_sm_max_mhz: int | None = None
     clock_memory_max_mhz: int | None = None
@@ -100,7 +100,7 @@ class GpuFacts:
     bar1_total_bytes: int | None = None
     bar1_used_bytes: int | None = None
 
-    fan_rpm: tuple[int | None, ...] = ()
+    fan_rpm: tuple[int | None, ...] | None = None
 
     ecc_enabled: bool | None = None
     ecc_corrected: int | None = None  # volatile: since the driver was loaded
@@ -113,7 +113,7 @@ class GpuFacts:
     rows_remap_failed: bool | None = None
     recovery_action: str | None = None  # what the driver asks for ("reset the GPU"), None where it asks for none
 
-    nvlinks: tuple[NvLink, ...] = ()
+    nvlinks: tuple[NvLink, ...] | None = None  # empty: it has none
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ class Gpu:
     power_instant_watts: float | None = None
     power_limit_watts: float | None = None  # the enforced one
 
-    fans_percent: tuple[int | None, ...] = ()  # intended speed, may exceed 100; empty: no fan to report
+    fans_percent: tuple[int | None, ...] | None = None  # intended speed, may exceed 100; empty: no fan to report
 
     clock_sm_mhz: int | None = None
     clock_memory_mhz: int | None = None
@@ -229,7 +229,7 @@ class Gpu:
     @property
     def fan_percent(self) -> int | None:
         """The fastest fan."""
-        return max((speed for speed in self.fans_percent if speed is not None), default=None)
+        return max((speed for speed in self.fans_percent or () if speed is not None), default=None)
 
     @property
     def event_reasons(self) -> tuple[EventReason, ...] | None:

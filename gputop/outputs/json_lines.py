@@ -61,6 +61,8 @@ def gpu_as_dict(gpu: Gpu, processes: Iterable[GpuProcess]) -> dict[str, Any]:
     plain["fan_percent"] = gpu.fan_percent
     plain["event_reasons"] = None if reasons is None else [reason.label for reason in reasons]
     plain["mig"] = [_instance(mig) for mig in gpu.mig]
+    if gpu.error is not None and not gpu.mig:
+        plain["mig"] = None  # not known to have none
     return plain
 
 

@@ -57,7 +57,7 @@ class BackgroundTiers:
             self._mig.read_activity(time.monotonic())
         else:
             self.utilization.read(self._fast.processes.pids)
-        if self._fans is None:
+        if self._fans is None or not self._fans.counted:
             self._fans = Fans(self._handle)
             facts = read_static(self._handle, self._identity.pci_bus_id, self._fast.has_gpm, self._root)
             self.readings = replace(self.readings, facts=replace(facts, mig_mode=self._mig.enabled))
@@ -79,29 +79,28 @@ class BackgroundTiers:
         return self._link_totals.read()[abi.ALL_LINKS]
 
     @property
-    def topology(self) -> tuple[tuple[str, str], ...]:
+    def topology(self) -> tuple[tuple[str, str], ...] | None:
         """How the GPU is connected to others: (UUID, word)."""
         return self.readings.facts.topology
 
     @topology.setter
-    def topology(self, topology: tuple[tuple[str, str], ...]) -> None:
+    def topology(self, topology: tuple[tuple[str, str], ...] | None) -> None:
         facts = self.readings.facts
         if topology != facts.topology:
             self.readings = replace(self.readings, facts=replace(facts, topology=topology))
 
     def read_slow(self) -> None:
         """Every 5 to 30 s. Raises NvmlError."""
-        if self._slow is None:
-            self._slow = SlowFacts(self._handle)
-            self._links = NvLinks(self._handle)
-        assert self._links is not None
+        self._slow = self._slow or SlowFacts(self._handle)
+        if self._links is None or not self._links.counted:
+            self._links = NvLinks(self._handle)  # either may be the one during which the GPU is lost
         self._mig.enumerate()
         facts = self._slow.read(self.readings.facts)
         facts = replace(
             facts,
             mig_mode=self._mig.enabled,
             nvlinks=self._links.read(),
-            fan_rpm=self._fans.rpm() if self._fans is not None else (),
+            fan_rpm=self._fans.rpm() if self._fans is not None else None,
         )
         self.readings = replace(
             self.readings,

@@ -35,7 +35,7 @@ class BackgroundReadings:
     facts: GpuFacts = GpuFacts()
     power_limit_watts: float | None = None
     temperature_margin_celsius: int | None = None
-    fans_percent: tuple[int | None, ...] = ()
+    fans_percent: tuple[int | None, ...] | None = None
     nvlink_rx_bytes_per_second: float | None = None
     nvlink_tx_bytes_per_second: float | None = None
     notes: tuple[str, ...] = ()

@@ -85,10 +85,11 @@ class Fans:
     def __init__(self, handle: Handle) -> None:
         count = handle.uint("nvmlDeviceGetNumFans")
         number = count.read()
-        if count.unsupported:  # before R510 there was one, or none
+        self.counted = number is not None or count.unsupported
+        if number is None:  # before R510 there was one, or none
             self._percent = [handle.uint("nvmlDeviceGetFanSpeed")]
         else:
-            self._percent = [handle.uint("nvmlDeviceGetFanSpeed_v2", before=(fan,)) for fan in range(number or 0)]
+            self._percent = [handle.uint("nvmlDeviceGetFanSpeed_v2", before=(fan,)) for fan in range(number)]
         self._rpm: list[Quantity[int]] = [
             handle.first_of(
                 (
@@ -108,7 +109,7 @@ class Fans:
 
     def rpm(self) -> tuple[int | None, ...]:
         speeds = tuple([fan.read() for fan in self._rpm])
-        return speeds if any(speed is not None for speed in speeds) else ()
+        return () if all(fan.unsupported for fan in self._rpm) else speeds
 
 
 class SlowFacts:

@@ -224,7 +224,7 @@ class GpuText:
         if not gpu.fans_percent:
             return [*lines, *field("fans", "none that the driver reports", cells, "dim")]
         for n, percent in enumerate(gpu.fans_percent):
-            rpm = facts.fan_rpm[n] if n < len(facts.fan_rpm) else None
+            rpm = facts.fan_rpm[n] if facts.fan_rpm and n < len(facts.fan_rpm) else None
             turns = f", {rpm} rpm" if rpm is not None else ""
             lines += field(f"fan {n}", units.percent(percent) + turns if percent is not None else None, cells)
         return lines
@@ -255,7 +255,7 @@ class GpuText:
         ]
 
     def _nvlink(self, gpu: Gpu, cells: int) -> list[Line]:
-        links = gpu.facts.nvlinks
+        links = gpu.facts.nvlinks or ()
         if not links:
             return [(("none", "dim"),)]
         lines = [
@@ -328,7 +328,7 @@ class GpuText:
 
     def _topology(self, gpu: Gpu, cells: int) -> list[Line]:
         lines: list[Line] = []
-        for uuid, word in gpu.facts.topology:
+        for uuid, word in gpu.facts.topology or ():
             other = self._snapshot.gpu(uuid) if self._snapshot is not None else None
             links = word.removeprefix("NV")
             words = f"{links} NVLinks" if word.startswith("NV") and links.isdecimal() else _TOPOLOGY.get(word, "")

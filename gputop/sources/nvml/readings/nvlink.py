@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from ctypes import byref, c_uint
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Final
 
 from gputop.model import NvLink
@@ -77,21 +76,32 @@ class NvLinks:
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
-        self._links = list(takewhile(lambda link: self._state(link) is not None, range(abi.NVLINK_MAX)))
+        self.counted = True  # False: the driver did not say whether there are more
+        self._links = list(self._count())
         starts = range(0, len(self._links), LINKS_PER_BATCH)
         self._batches = [LinkCounters(handle, self._links[i : i + LINKS_PER_BATCH]) for i in starts]
         self._rates: dict[int, Rates] = {}
         self._ends: dict[int, str | None] = {}
         self.peers = NO_PEERS
 
-    def _state(self, link: int) -> bool | None:
-        """Whether *link* is active; None where there is no such link."""
+    def _count(self) -> Iterator[int]:
+        for link in range(abi.NVLINK_MAX):
+            active, code = self._ask(link)
+            if code in PERMANENT or code == abi.INVALID_ARGUMENT:
+                return  # there is no such link
+            yield link
+            if active is None:
+                self.counted = False
+                return
+
+    def _ask(self, link: int) -> tuple[bool | None, int]:
+        """Whether *link* is active, None where that is not told, and the driver's code."""
         active = c_uint()
         library = self._handle.library
         code = library.call("nvmlDeviceGetNvLinkState", self._handle.pointer, c_uint(link), byref(active))
         if code and code not in PERMANENT and code != abi.INVALID_ARGUMENT:
             self._handle.failed(code)
-        return None if code else active.value == 1
+        return (None if code else active.value == 1), code
 
     def read(self) -> tuple[NvLink, ...]:
         """Empty where the GPU has no NVLink. Raises NvmlError when the GPU or the driver is gone."""
@@ -101,7 +111,7 @@ class NvLinks:
         self._rates |= self._batches[-1].read()
         found = []
         for link in self._links:
-            active = self._state(link)
+            active, _ = self._ask(link)
             if active and link not in self._ends:
                 self._ends[link] = self._other_end(link)
             rx, tx = self._rates.get(link, _UNKNOWN)
