@@ -36,7 +36,16 @@ def _dead_pid(pid: int, snapshot: Snapshot, history: ProcessHistory, reused_by: 
         record = history.last_of(pid)
         since = record.seen_dead_at if record is not None and record.seen_dead_at is not None else snapshot.steady_at
     known = record.facts if record is not None else None
-    return DeadPid(pid, _memory(snapshot, pid), since, known, saw_death=known is not None, reused_by=reused_by)
+    zombie = next((process.host for process in snapshot.processes if process.pid == pid), None)
+    return DeadPid(
+        pid,
+        _memory(snapshot, pid),
+        since,
+        known,
+        saw_death=record is not None and record.seen_alive,
+        reused_by=reused_by,
+        zombie=None if reused_by is not None else zombie,
+    )
 
 
 def _memory(snapshot: Snapshot, pid: int) -> tuple[tuple[str, int | None], ...]:

@@ -236,7 +236,7 @@ def _by_key(snapshot: Snapshot) -> dict[ProcessKey, list[GpuProcess]]:
     """The rows of each process that the host has."""
     found: dict[ProcessKey, list[GpuProcess]] = {}
     for process in snapshot.processes:
-        if process.host is not None:
+        if process.host is not None and process.exists is not False:
             found.setdefault(process.key, []).append(process)
     return found
 

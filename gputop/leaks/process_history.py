@@ -58,7 +58,8 @@ class ProcessRecord:
     stuck_since: float | None = None  # in state D at every look since, and no CPU time used
     quiet_since: float | None = None  # neither GPU nor more than BUSY_CPU_PERCENT of a core used since
     quiet_cpu_seconds: float | None = None  # its CPU time then
-    seen_dead_at: float | None = None  # when the driver first listed it and the host did not have it
+    seen_alive: bool = False
+    seen_dead_at: float | None = None  # when the driver first listed it and the host did not have it, or as a zombie
 
     @property
     def memory_since(self) -> float | None:
@@ -113,7 +114,9 @@ class ProcessHistory:
             record.last_seen = now
             if processes[0].host is not None:
                 self._update_facts(record, processes[0].host, now)
-            elif processes[0].exists is False and record.seen_dead_at is None:
+            if processes[0].exists is not False:
+                record.seen_alive = True
+            elif record.seen_dead_at is None:
                 record.seen_dead_at = now
             self._update_use(record, processes, now, paused, unknown)
         if unknown:

@@ -35,6 +35,7 @@ class DeadPid:
     saw_death: bool = False  # gputop saw it alive before, so *since* is the time of its death
     holders: tuple[HolderEvidence, ...] = ()  # the certain ones first
     scanned: bool = False  # whether holders were looked for since it is dead
+    zombie: HostFacts | None = None  # what is left of it, where its parent has not reaped it
     reused_by: HostFacts | None = None  # who has the pid now, without a GPU of its own
 
     @property

@@ -125,6 +125,8 @@ def judge_dead_pid(
     where = ", ".join(f"{size_in_words(bytes_)} on {names.get(uuid, uuid)}" for uuid, bytes_ in dead_pid.memory)
     name = f" ({dead_pid.known.name})" if dead_pid.known is not None and dead_pid.known.name else ""
     gone = "no such process exists"
+    if dead_pid.zombie is not None:
+        gone = f"it is a zombie: it has exited, and its parent {dead_pid.zombie.parent_pid} has not reaped it"
     if dead_pid.reused_by is not None:
         gone = f"the process with that pid now ({dead_pid.reused_by.name}) has no GPU open"
     died = f"{'died at' if dead_pid.saw_death else 'was already dead at'} {clock_or_day(dead_pid.since)}"

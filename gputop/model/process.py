@@ -51,6 +51,11 @@ class HostFacts:
     waits_for: tuple[str, ...] = ()
 
     @property
+    def is_zombie(self) -> bool:
+        """Exited, with all its threads, and not reaped by its parent: nothing is its own any more."""
+        return self.state in ("Z", "X") and (self.threads or 0) <= 1
+
+    @property
     def state_label(self) -> str:
         """``zombie``, ``stopped``… where a command line should say so; empty for states that need no mention."""
         return _STATE_LABELS.get(self.state or "", "")
@@ -71,7 +76,8 @@ class GpuProcess:
     memory_bandwidth_percent: int | None = None
     encoder_percent: int | None = None
     decoder_percent: int | None = None
-    exists: bool | None = None  # on this host; None: cannot be told (another PID namespace)
+    #: On this host; False too for a zombie, which is as dead; None: cannot be told (another PID namespace).
+    exists: bool | None = None
     host: HostFacts | None = None
     torch: TorchReport | None = None  # where it uses gputop.torch_monitor
 

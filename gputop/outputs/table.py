@@ -233,6 +233,10 @@ class _PlainTable:
 
 
 def _command(process: GpuProcess) -> str:
+    if process.exists is False and process.host is not None:
+        return (
+            f"zombie of {process.host.command or process.host.name}: not reaped by its parent {process.host.parent_pid}"
+        )
     if process.exists is False:
         return "dead: the host has no such process, the driver still lists it"
     if process.host is None:

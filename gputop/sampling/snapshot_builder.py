@@ -42,7 +42,7 @@ class SnapshotBuilder:
         for n, process in enumerate(processes):
             pid = process.pid
             host = facts.get(pid)
-            there = True if host is not None else exists.get(pid)
+            there = not host.is_zombie if host is not None else exists.get(pid)
             report = torch.get(pid) if torch else None
             old = before[n] if n < len(before) else None
             if old is None or old[0] is not process:  # other figures, or in another place

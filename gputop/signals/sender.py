@@ -207,6 +207,11 @@ class ProcHandle:
         stat = self.stat()
         return stat is None or _is_zombie(stat)
 
+    def unreaped_by(self) -> int | None:
+        """The parent that has not reaped it: it is a zombie. None: it is none, or gone."""
+        stat = self.stat()
+        return stat.parent_pid if stat is not None and _is_zombie(stat) else None
+
     def stuck_in(self) -> str | None:
         """See :meth:`gputop.signals.protocol.ProcessHandle.stuck_in` (/proc/PID/wchan)."""
         if self.state() != "D":

@@ -50,6 +50,7 @@ class ProcessTermination:
     back: set[str] = field(default_factory=set)  # GPUs on which it is
     listed: bool = False  # the driver still listed the pid when last looked
     stuck_in: str | None = None  # where in the kernel it is stuck after SIGKILL
+    unreaped_by: int | None = None  # its parent, where it is a zombie because that has not reaped it
     respawned: HostFacts | None = None  # the process that came in its place
 
     @property

@@ -206,6 +206,8 @@ class Terminations(TerminationsText):
         """See in *snapshot* whose memory is back."""
         for termination in self.those(TerminationState.EXITED, TerminationState.KEPT):
             termination.listed = False
+            unreaped_by = getattr(termination.handle, "unreaped_by", None)
+            termination.unreaped_by = unreaped_by() if unreaped_by is not None else None
             for uuid, held in termination.memory.items():
                 if uuid not in termination.back and self._is_back(termination, uuid, held, snapshot):
                     termination.back.add(uuid)

@@ -60,6 +60,8 @@ class TerminationsText:
                 return self._running(termination)
         after = units.elapsed(termination.exited_at - termination.sent_at)
         said = f"exited {after} after {signal_name(termination.number or 0)}"
+        if termination.unreaped_by is not None:
+            said += f" (a zombie: its parent {termination.unreaped_by} has not reaped it)"
         if termination.respawned is not None:
             said += f"; restarted as pid {termination.respawned.key.pid} by pid {termination.respawned.parent_pid}"
         memory = units.size(termination.memory_bytes, unit)

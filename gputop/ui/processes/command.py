@@ -53,7 +53,10 @@ def cell_spans(row: ProcessRow, unfolded: str = "▾ ", folded: str = "▸ ") ->
     facts = row.facts
     if row.dead:
         held = row.annotation.held_by
-        fixed += [("dead ", "dead"), (f"← {held} ", "warning"), ("· ", "faint")] if held else [("(dead) ", "dead")]
+        word = "zombie" if facts is not None and facts.is_zombie else "dead"
+        fixed += (
+            [(f"{word} ", "dead"), (f"← {held} ", "warning"), ("· ", "faint")] if held else [(f"({word}) ", "dead")]
+        )
         command = (facts.command or facts.name) if facts is not None else row.annotation.command
         return tuple(fixed), ((command or "the driver lists it", "dead"),)
     if row.gone:

@@ -127,6 +127,11 @@ class ProcessScreen(MonitorScreen, ScrollingPage[None]):
         kill(self, self.monitor, request)
         return True
 
+    @property
+    def _is_dead(self) -> bool:
+        """A zombie is still there for the host, and as dead as any other."""
+        return bool(self._rows) and self._rows[0].exists is False
+
     def _dead_pid(self) -> DeadPid | None:
         return self.monitor.report.dead_pid(self.key.pid)
 
@@ -203,7 +208,7 @@ class ProcessScreen(MonitorScreen, ScrollingPage[None]):
         """The verdict on it, who keeps its memory, and whose it is."""
         report = self.monitor.report
         found = []
-        dead_pid = self._dead_pid() if self._gone_at is not None else None
+        dead_pid = self._dead_pid() if self._gone_at is not None or self._is_dead else None
         key = ProcessKey(self.key.pid, None) if dead_pid is not None else self.key
         verdict = report.verdict_of(key)
         if verdict is not None:

@@ -15,6 +15,12 @@ import pytest
 
 from gputop.leaks.report import LeakReport
 from gputop.model import LeakVerdict, ProcessKey, Verdict
+from gputop.outputs.json_lines import as_dict
+from gputop.outputs.table import render
+from gputop.signals.protocol import Target
+from gputop.signals.sender import ProcSignals
+from gputop.signals.termination_state import TerminationState
+from gputop.signals.terminations import Terminations
 from tests.driver import SimulatedDriver
 from tests.unit.children import DEAD_FIRST_THREAD, NOBODY, child, in_new_pid_namespace, key_of, root, state_of, wait_for
 from tests.unit.leaks.leak_box import CONTEXT, MIB, USER, Box, end, running
@@ -147,6 +153,56 @@ def test_a_killed_process_that_nobody_reaps_has_given_its_memory_back(box: Box) 
         wait_for(lambda: state_of(process.pid) == "Z", "a zombie")
         box.until(lambda snapshot: not snapshot.processes, "the memory to come back")
         assert box.look(later=DAY).verdicts == ()
+
+
+def test_a_zombies_memory_is_kept_by_its_child_which_is_the_one_to_end(box: Box) -> None:
+    """It opened the device, forked, and exited, and its parent never reaps it: the driver lists a pid that the host
+    has, and that cannot be killed (mxnet#4242, pytorch#1223)."""
+    with box.parent(1) as (parent, (heir,)):
+        box.lists(parent.pid)
+        assert box.look().verdicts == ()
+        os.kill(parent.pid, signal.SIGKILL)
+        wait_for(lambda: state_of(parent.pid) == "Z", "a zombie")
+        snapshot = box.snapshot()
+        assert [(process.pid, process.exists) for process in snapshot.processes] == [(parent.pid, False)]
+        gpu = as_dict(snapshot)["gpus"][0]
+        assert (gpu["memory_dead_bytes"], gpu["memory_living_bytes"]) == (CONTEXT, 0)
+        assert f"not reaped by its parent {os.getpid()}" in render(snapshot)
+        box.look()
+        verdict = the_one(box.look(later=6, scan=True))
+        assert verdict.verdict is Verdict.LEAK and verdict.targets == (key_of(heir),)
+        assert f"it is a zombie: it has exited, and its parent {os.getpid()} has not reaped it; it died at" in words(
+            verdict
+        )
+        assert verdict.command is not None and "gpu = os.open" in verdict.command
+        os.kill(heir, signal.SIGKILL)
+        box.until(lambda snapshot: not snapshot.processes, "the memory to come back")
+        assert box.look().verdicts == ()
+
+
+def test_a_zombie_that_was_one_when_gputop_came_was_not_seen_to_die(box: Box) -> None:
+    with box.parent(1) as (parent, (heir,)):
+        os.kill(parent.pid, signal.SIGKILL)
+        wait_for(lambda: state_of(parent.pid) == "Z", "a zombie")
+        box.lists(parent.pid)
+        box.look()
+        verdict = the_one(box.look(later=6, scan=True))
+        assert verdict.targets == (key_of(heir),) and "was already dead at" in words(verdict)
+
+
+def test_a_process_that_its_launcher_never_reaps_is_said_to_be_a_zombie(box: Box) -> None:
+    """ "✓ exited", and it stood in ps for ever."""
+    with child(USER, box.device) as process:
+        box.lists(process.pid)
+        key = key_of(process.pid)
+        ended = Terminations([Target(key, gpu_uuids=(box.snapshot().gpus[0].uuid,))], box.snapshot())
+        ended.open_handles(ProcSignals())
+        ended.send(signal.SIGKILL, snapshot=box.snapshot())
+        wait_for(lambda: ended.watch() or ended.those(TerminationState.EXITED), "it to exit")
+        wait_for(lambda: ended.look(box.snapshot()) or ended.those(TerminationState.RELEASED), "its memory")
+        said = ended.message(ended.all[0])
+        assert f"a zombie: its parent {os.getpid()} has not reaped it" in said and "released" in said
+        ended.close()
 
 
 def test_a_dead_first_thread_keeps_everything_and_is_found_by_its_siblings_files(box: Box) -> None:
