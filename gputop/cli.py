@@ -80,10 +80,10 @@ def _failed(error: Exception, name: str | None, headless: bool) -> int:
     Python's own would be 1, "a leak"."""
     if isinstance(error, Refusal):
         return _complain(str(error), error.exit_status)
-    from gputop.sources.source import SourceError
+    from gputop.sources.source import SourceError, asked_once
 
     if isinstance(error, SourceError):
-        return _complain(str(error) if headless else f"{error}\n{TRY_DEMO}", error.exit_status)
+        return _complain(asked_once(str(error)) if headless else f"{error}\n{TRY_DEMO}", error.exit_status)
     from gputop.crash import crash_message, exit_status
 
     return _complain(crash_message(name or "program", error), exit_status(error))

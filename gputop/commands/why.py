@@ -87,7 +87,8 @@ def run(options: argparse.Namespace) -> int:
     gpus = sorted(shown.gpus, key=lambda gpu: -(gpu.memory_used_bytes or 0))
     if options.gpu is None and len(gpus) > 1:
         held = {process.gpu_uuid for process in shown.processes}
-        gpus = [gpu for gpu in gpus if gpu.uuid in held or gpu.error is not None] or gpus[:1]
+        held |= {found.gpu_uuid for found in report.unattributed}
+        gpus = [gpu for gpu in gpus if gpu.uuid in held or not gpu.processes_known] or gpus[:1]
     seconds = snapshot.taken_at - first.taken_at
     ascii_only = not unicode_works(sys.stdout)
     width = shutil.get_terminal_size().columns if is_terminal(sys.stdout) else None

@@ -13,6 +13,7 @@ from gputop.model import Driver
 from gputop.sources.nvml.driver.errors import in_container
 from gputop.sources.nvml.driver.library import Library, kernel_module_version, loaded_library
 from gputop.sources.nvml.query import APP_FIELDS, GPU_FIELDS, Query
+from gputop.sources.nvml.query.queried_gpu import ASLEEP
 from gputop.sources.query_fields import Answer, Unanswered
 from gputop.sources.source import SourceError
 
@@ -68,7 +69,7 @@ def _told(library: Library, module: str | None, root: Path) -> Iterator[Check]:
     yield _library(library.driver(), module, root)
     if not library.count():
         yield Check("GPUs", FAIL, "the driver runs but counts none", _with_container("see `nvidia-smi -L`, `lspci`"))
-    yield from _gpus(Query())
+    yield from _gpus(Query(root))
 
 
 def _within(function: Callable[[], T]) -> T:
@@ -172,6 +173,7 @@ def _gpus(query: Query) -> Iterator[Check]:
         yield from _gpu(dict(zip(fields, row, strict=True)))
     pids = [field for field in APP_FIELDS if field.name == "pid"]
     failures = {row[0].message for row in query.app_rows(pids) if isinstance(row[0], Unanswered)}
+    failures.discard(ASLEEP)
     if failures:
         words = f"the driver does not list them: {', '.join(sorted(failures))}"
         yield Check("processes", WARN, words, "with MIG or confidential computing, run as root")
@@ -180,6 +182,9 @@ def _gpus(query: Query) -> Iterator[Check]:
 
 def _gpu(told: dict[str, Answer]) -> Iterator[Check]:
     topic, name = f"GPU {told['index']}", told["name"]
+    if isinstance(name, Unanswered) and name.message == ASLEEP:
+        yield Check(topic, OK, "asleep to save power, and left asleep: nothing is known of it now")
+        return
     if isinstance(name, Unanswered):
         fix = "see `dmesg` for Xid and NVRM; stop its processes and reset it (`nvidia-smi -r`), or reboot"
         yield Check(topic, FAIL, name.message, fix)

@@ -98,6 +98,8 @@ def memory_by_gpu(processes: Iterable[GpuProcess]) -> dict[str, int | None]:
 def _why_unknown(gpu: Gpu, by_pid: Mapping[int, int | None]) -> str | None:
     if gpu.error is not None or gpu.late:
         return "the GPU is not responding"
+    if gpu.asleep:
+        return "the GPU is asleep, and is not woken to be read"
     if gpu.processes_error is not None:
         return gpu.processes_error
     if gpu.memory_is_shared:

@@ -12,7 +12,7 @@ from gputop.model import Driver, Snapshot, replace, steady_time
 from gputop.procfs.host_reader import HostReader
 from gputop.sampling.host_side import HostSide
 from gputop.sampling.sweeper import Sweeper, pids_of
-from gputop.sources.source import Reading, Source, SourceError
+from gputop.sources.source import Reading, Source, SourceError, asked_once
 
 APART_SECONDS: Final = 0.105  # between the two sweeps: NVML's GPM needs 100 ms between two samples
 TIMEOUT_SECONDS: Final = 3.0  # a call may take, in all
@@ -98,6 +98,7 @@ def _open(source: Source) -> tuple[Driver, int]:
 def _explained(reading: Reading) -> Reading:
     """A late GPU says why; its processes are not told, as nobody knows whether they are still there."""
     if not reading.gpu.late:
-        return reading
+        error = reading.gpu.error
+        return reading if error is None else replace(reading, gpu=replace(reading.gpu, error=asked_once(error)))
     error = f"the driver did not answer for this GPU within {TIMEOUT_SECONDS:g} s"
     return Reading(replace(reading.gpu, error=error))

@@ -17,7 +17,7 @@ class SignalScope(enum.Enum):
     GROUP = "its process group"
     SESSION = "its session"
     TAGGED = "all tagged"
-    HOLDERS = "holders of a dead pid's memory"
+    HOLDERS = "those that hold the memory"
 
 
 class RelatedProcesses(NamedTuple):

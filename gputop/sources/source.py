@@ -7,10 +7,18 @@ says so in ``error``; only what fails for the whole machine is raised, as :class
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from gputop.model import Driver, Gpu, GpuProcess
+
+_RETRYING: Final = re.compile("; (reconnecting|looking for it again|trying again)")
+
+
+def asked_once(message: str) -> str:
+    """What a source says of an error, for one who asks once: without what it goes on to do about it."""
+    return _RETRYING.sub("", message)
 
 
 class SourceError(Exception):

@@ -283,7 +283,8 @@ class Dashboard(MonitorScreen, Screen[None]):
         row, snapshot = self.table.cursor_row, self.snapshot
         uuid = self.gpus.selected if self.gpus.has_focus else row.process.gpu_uuid if row is not None else None
         if uuid is None and snapshot is not None and snapshot.gpus:
-            uuid = max(snapshot.gpus, key=lambda gpu: gpu.memory_used_bytes or 0).uuid
+            odd = {found.gpu_uuid for found in self.monitor.report.unattributed}  # a GPU that is busy with nobody
+            uuid = max(snapshot.gpus, key=lambda gpu: (gpu.uuid in odd, gpu.memory_used_bytes or 0)).uuid
         if uuid is not None:
             from gputop.ui.gpus.why_screen import WhyScreen
 

@@ -104,7 +104,8 @@ def _whose(gpu: Gpu, members: list[_Member], report: LeakReport) -> Iterable[str
         held = sum(member.process.memory_bytes or 0 for member in rest)
         yield f"{units.size(held):>6}  {len(rest)} more"
     if not members:
-        yield "no process is listed" if gpu.processes_known else "its processes are not known"
+        told = gpu.processes_known and not gpu.asleep
+        yield "no process is listed" if told else "its processes are not known"
     if parts.unknown is not None:
         yield f"{units.UNKNOWN:>6}  unattributed: {parts.unknown}"
     elif parts.unattributed is not None and parts.unattributed >= WORTH_SAYING:

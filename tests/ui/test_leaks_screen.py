@@ -14,6 +14,7 @@ from gputop.model import Finding, LeakVerdict, ProcessKey, Verdict, replace
 from gputop.model.owner import Owner
 from gputop.settings import DEFAULTS, Settings
 from gputop.signals.scope import SignalScope
+from gputop.ui.gpus.why_screen import WhyScreen
 from gputop.ui.kill.screen import KillScreen
 from gputop.ui.leaks import screen as leaks_screen
 from gputop.ui.leaks.screen import LeaksScreen
@@ -93,6 +94,59 @@ async def test_unattributed_memory_is_a_card_of_causes_and_what_to_do_and_never_
         text = flat(app.text())
         assert "3.0G on GPU 0, in use since" in text and "likely MPS: the MPS service runs (77)" in text
         assert "→ echo quit | nvidia-cuda-mps-control" in text and "possible managed memory" in text
+
+
+def held_by(*pids: int, benign: int = 0) -> UnattributedMemory:
+    """3 GiB of nobody in the driver's list, with these holding the GPU open."""
+    device = (HeldDevice("/dev/nvidia0", 0, (41,)),)
+    holders = [Holder(facts(pid, command=f"python worker.py {pid}", user="cv"), device) for pid in pids]
+    holders += [Holder(facts(benign, command="nvtop", user="ml"), device, "a monitor")] if benign else []
+    return replace(UNATTRIBUTED, holders=tuple(holders))
+
+
+async def test_f9_on_memory_of_nobody_listed_is_about_those_who_hold_it() -> None:
+    """Three living processes hold it and the driver lists none of them (PaddleOCR#2074): F9 did nothing, silently."""
+    report = replace(REPORT, unattributed=(held_by(701, 702, 703, benign=704),))
+    signals = Signals()
+    async with showing(screen(report, signals=signals), (120, 40)) as (app, pilot):
+        await pilot.press("end")
+        text = flat(app.text())
+        assert all(f"{pid} python worker.py {pid} (cv) holds /dev/nvidia0" in text for pid in (701, 702, 703))
+        assert "704 nvtop (ml) holds /dev/nvidia0: a monitor" in text and "kill 701, 702, 703" in text
+        await pilot.press("f9")
+        await pilot.pause()
+        kill = app.screen
+        assert isinstance(kill, KillScreen) and kill.scope is SignalScope.HOLDERS
+        assert [termination.target.key.pid for termination in kill.terminations.all] == [701, 702, 703]
+
+
+async def test_every_holder_of_many_can_be_seen() -> None:
+    report = replace(REPORT, unattributed=(held_by(*range(701, 731)),))
+    async with showing(screen(report), (100, 24)) as (app, pilot):
+        await pilot.press("end")
+        seen = ""
+        for _ in range(20):
+            seen += flat(app.text())
+            await pilot.press("pagedown")
+        assert all(f"worker.py {pid}" in seen for pid in range(701, 731))
+
+
+async def test_f9_on_memory_that_nobody_is_known_to_hold_says_so() -> None:
+    async with showing(screen(signals=Signals()), (100, 30)) as (app, pilot):
+        await pilot.press("end", "f9")
+        await until(lambda: any("No process is known to hold this GPU open" in said for said in app.notices()), "it")
+
+
+async def test_a_gpu_that_is_busy_with_nobody_frees_nothing_and_w_is_about_it() -> None:
+    """100 % and 0 MiB for days read "FREES 0M", and `w` on it opened another GPU."""
+    busy = UnattributedMemory(GPU1, 0, TAKEN_AT - 3 * 86400, UNATTRIBUTED.causes, busy=True)
+    async with showing(screen(replace(REPORT, unattributed=(busy,))), (120, 30)) as (app, pilot):
+        await pilot.press("end")
+        text = flat(app.text())
+        assert "BUSY — 1" in text and "busy with no listed process" in text and "0M" not in text
+        await pilot.press("w")
+        await pilot.pause()
+        assert isinstance(app.screen, WhyScreen) and app.screen.uuid == GPU1
 
 
 async def test_supervisors_command_is_told() -> None:

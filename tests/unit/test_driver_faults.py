@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -23,8 +24,8 @@ from gputop.cli import run
 from gputop.leaks import text as leaks_text
 from gputop.leaks.finder import LeakFinder
 from gputop.leaks.proc_investigator import ProcInvestigator
-from gputop.leaks.report import LeakReport
-from gputop.model import PROCESSES_UNRELIABLE, Snapshot, memory_breakdown, replace
+from gputop.leaks.report import Cause, LeakReport, UnattributedMemory
+from gputop.model import PROCESSES_UNRELIABLE, Gpu, Snapshot, memory_breakdown, replace
 from gputop.outputs.json_lines import as_dict
 from gputop.outputs.prometheus import SnapshotCollector, XidCounts
 from gputop.outputs.table import render
@@ -35,7 +36,7 @@ from gputop.sampling.snapshot_builder import assemble
 from gputop.settings import DEFAULTS
 from gputop.sources.nvml import NvmlSource
 from gputop.sources.nvml.query import APP_FIELDS, GPU_FIELDS
-from gputop.ui.gpus.remarks import remarks
+from gputop.ui.gpus.remarks import memory_parts, memory_remark, remarks
 from gputop.why.diagnosis import ObservedTrend, diagnose
 from tests.driver import GIB, MIB, NOT_AVAILABLE, SimulatedDriver
 from tests.unit.children import child
@@ -375,3 +376,34 @@ def test_a_process_whose_name_is_not_ascii_is_called_by_it(
         run(["query", "--compute-apps", "process_name", "--format", "csv,noheader", "-i", "0"])
         process.kill()
     assert capsys.readouterr().out == "träning-学習\n"
+
+
+# ---------------------------------------------------------------- what is said of it
+
+
+@pytest.mark.parametrize("code", ["uninitialized", "invalid_argument", "not_ready", "invalid_state"])
+def test_who_asks_once_is_not_told_that_it_goes_on(
+    driver: SimulatedDriver, capsys: pytest.CaptureFixture[str], code: str
+) -> None:
+    """One-shots ended with "reconnecting"."""
+    driver.fault(f"call nvmlDeviceGet* {code}")
+    driver.load()
+    run(["--once"])
+    said = capsys.readouterr()
+    assert said.out or said.err
+    assert not {"reconnecting", "again"} & set(re.findall(r"\w+", said.out + said.err))
+
+
+def test_memory_of_nobody_keeps_its_word_when_there_is_no_room_for_its_cause() -> None:
+    """ "5.0G unattributed" turned into "19.7G ?" once the cause was known."""
+    gpu = Gpu(0, "GPU-0", "NVIDIA L4", 0.0, memory_total_bytes=24 * GIB, memory_used_bytes=20 * GIB,
+              memory_unattributed_bytes=19 * GIB)  # fmt: skip
+    cause = Cause("another PID namespace", "gputop runs in a container", "run gputop on the host", 3)
+    explained = UnattributedMemory("GPU-0", 19 * GIB, 0.0, (cause,))
+    remark = memory_remark(gpu, memory_parts(gpu, ()), None, DEFAULTS, explained)
+    assert remark is not None
+    assert remark.text(60) == "19.0G unattributed: another PID namespace?" and remark.text(20) == "19.0G unattributed"
+    busy = memory_remark(replace(gpu, memory_unattributed_bytes=0, memory_used_bytes=0), memory_parts(
+        replace(gpu, memory_unattributed_bytes=0, memory_used_bytes=0), ()), None, DEFAULTS,
+        UnattributedMemory("GPU-0", 0, 0.0, (cause,), busy=True))  # fmt: skip
+    assert busy is not None and busy.text(16) == "▲ busy, unlisted"

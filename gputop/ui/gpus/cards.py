@@ -157,7 +157,7 @@ def _temperature(drawing: GpuDrawing, bar: int, text: int, view: View) -> Line:
         rest = f" {to_limit} to limit"
     dot = f" {view.glyphs.bullet}" if rest else ""
     for piece in (
-        f"{dot} HBM {view.temperature(gpu.temperature_memory_celsius)[:-1]}" if gpu.temperature_memory_celsius else "",
+        f"{dot} mem {view.temperature(gpu.temperature_memory_celsius)[:-1]}" if gpu.temperature_memory_celsius else "",
         f"{dot} fan {gpu.fan_percent}%" if gpu.fan_percent is not None else "",
     ):
         if piece and width(rest + piece) <= text - 6:

@@ -149,7 +149,7 @@ def pair(drawing: GpuDrawing, shape: Shape, view: View) -> list[Line]:
             upper += figure(label, value)
     upper += [temperature_span(gpu, view, shape.temperature), power_span(gpu, view, 10)]
     if "hbm" in has:
-        upper.append((fit(f" HBM{view.temperature(gpu.temperature_memory_celsius)}", 9), "dim"))
+        upper.append((fit(f" mem{view.temperature(gpu.temperature_memory_celsius)}", 9), "dim"))
     if "fan" in has:
         upper.append((fit(f" fan {units.percent(gpu.fan_percent)}", 9), "dim"))
     if "clock" in has:

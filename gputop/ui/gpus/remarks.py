@@ -204,7 +204,7 @@ def memory_remark(
         if full:
             return Remark(severity, f"{full}, {size} unattributed", full)
         cause = f": {explained.causes[0].name}?" if explained is not None and explained.causes else ""
-        return Remark(Severity.INFO, f"{size} unattributed{cause}", f"{size} ?")
+        return Remark(Severity.INFO, f"{size} unattributed{cause}", f"{size} unattributed")
     if explained is not None and explained.busy:
-        return Remark(Severity.WARNING, "busy, and no process is listed", "busy ?")
+        return Remark(Severity.WARNING, "busy, and no process is listed", "busy, unlisted")
     return Remark(severity, full, f"{share:.0f}%") if full else None

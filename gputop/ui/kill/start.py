@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from textual.screen import Screen
 
-from gputop.leaks.report import DeadPid
+from gputop.leaks.report import DeadPid, UnattributedMemory
 from gputop.model import LeakVerdict
 from gputop.monitor import Monitor
-from gputop.ui.kill.targets import ChosenTargets, KillRequest, verdicts_to_end, with_holders
+from gputop.ui.kill.targets import ChosenTargets, KillRequest, unlisted_to_end, verdicts_to_end, with_holders
 
 READ_ONLY: Final = "gputop runs with --read-only: it sends no signals."
 
@@ -55,6 +55,17 @@ def kill_verdicts(screen: Screen[Any], monitor: Monitor, verdicts: list[LeakVerd
         screen.notify(message, severity="warning", markup=False)
     elif verdicts or monitor.signals is None:
         kill(screen, monitor, request)
+
+
+def kill_unlisted(screen: Screen[Any], monitor: Monitor, found: UnattributedMemory) -> None:
+    """Ask about the processes that hold a GPU open and are in no list of the driver's."""
+    request = unlisted_to_end(found)
+    if request.targets or monitor.signals is None:
+        kill(screen, monitor, request)
+        return
+    monitor.scan_now()
+    message = "No process is known to hold this GPU open beside those listed; looking again."
+    screen.notify(message, severity="warning", markup=False)
 
 
 def _no_holder(dead_pid: DeadPid, monitor: Monitor) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gputop.leaks.report import DeadPid, LeakReport
+from gputop.leaks.report import DeadPid, LeakReport, UnattributedMemory
 from gputop.model import HostFacts, LeakVerdict, ProcessKey, replace
 from gputop.signals.memory_reclaim import HeldMemory
 from gputop.signals.protocol import Target
@@ -51,6 +51,16 @@ def with_holders(
     if scope is SignalScope.PROCESS and len(targets) > 1:
         scope = SignalScope.TAGGED
     return KillRequest(tuple(targets.values()), scope, hidden, tuple(held), known)
+
+
+def unlisted_to_end(found: UnattributedMemory) -> KillRequest:
+    """Those who hold a GPU's unattributed memory, but for programs whose job that is (monitors, display servers)."""
+    holders = [holder for holder in found.holders if holder.benign is None]
+    return KillRequest(
+        tuple(Target(one.key, one.facts.user, one.facts.command or one.facts.name) for one in holders),
+        SignalScope.HOLDERS,
+        facts={one.key: one.facts for one in holders},
+    )
 
 
 def verdicts_to_end(verdicts: list[LeakVerdict], report: LeakReport) -> KillRequest:

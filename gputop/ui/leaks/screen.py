@@ -15,7 +15,7 @@ from gputop.monitor import Monitor
 from gputop.procfs.user_names import UserNames
 from gputop.sampling.messages import LeaksReported
 from gputop.text import fit, width, wrap
-from gputop.ui.kill.start import kill_verdicts
+from gputop.ui.kill.start import kill_unlisted, kill_verdicts
 from gputop.ui.leaks.text import about_unattributed, about_verdict
 from gputop.ui.monitor_screen import MonitorScreen
 from gputop.ui.processes.annotations import verdict_label
@@ -88,7 +88,9 @@ class LeaksScreen(MonitorScreen, FullScreen[None]):
                 self.monitor.scan_now()
                 self.notify("Looking for processes that hold GPU devices…", timeout=2, markup=False)
             case "f9" | "k":
-                kill_verdicts(self, self.monitor, self._chosen())
+                self._kill()
+            case "w":
+                self._why()
             case "enter":
                 self._details()
             case _:
@@ -141,6 +143,23 @@ class LeaksScreen(MonitorScreen, FullScreen[None]):
         here = self._here()
         return tagged or ([here] if isinstance(here, LeakVerdict) else [])
 
+    def _kill(self) -> None:
+        here, chosen = self._here(), self._chosen()
+        if isinstance(here, UnattributedMemory) and not chosen:
+            kill_unlisted(self, self.monitor, here)
+        else:
+            kill_verdicts(self, self.monitor, chosen)
+
+    def _why(self) -> None:
+        """Why the GPU of the one at the cursor is full, or busy."""
+        here = self._here()
+        if here is None or (isinstance(here, LeakVerdict) and not here.memory):
+            return
+        from gputop.ui.gpus.why_screen import WhyScreen
+
+        uuid = here.gpu_uuid if isinstance(here, UnattributedMemory) else here.memory[0][0]
+        self.app.push_screen(WhyScreen(self.monitor, uuid, None))
+
     def _details(self) -> None:
         entry, snapshot = self._here(), self.monitor.latest
         if snapshot is None or entry is None or isinstance(entry, UnattributedMemory):
@@ -180,8 +199,8 @@ class LeaksScreen(MonitorScreen, FullScreen[None]):
     def _hints(self) -> Sequence[Hint]:
         kill: tuple[Hint, ...] = (("F9 k", "kill"),) if self.monitor.signals is not None else ()
         return (
-            ("Esc q", "back"), *kill, ("Enter", "details"), ("Space", "tag"), ("a", "tag all LEAKs of mine"),
-            ("r", "look again"),
+            ("Esc q", "back"), *kill, ("Enter", "details"), ("w", "why"), ("Space", "tag"),
+            ("a", "tag all LEAKs of mine"), ("r", "look again"),
         )  # fmt: skip
 
     def _title(self, cells: int) -> Line:
@@ -208,12 +227,13 @@ class LeaksScreen(MonitorScreen, FullScreen[None]):
         if isinstance(entry, UnattributedMemory):
             where = self._index(entry.gpu_uuid)
             cause = entry.causes[0].name if entry.causes else "unknown"
-            text = f"{'UNATTRIBUTED':<12} {self.view.memory(entry.bytes):>8} {where:>5} {glyphs.unknown:>7} {'':<9} "
+            name, size = ("UNATTRIBUTED", self.view.memory(entry.bytes)) if entry.bytes else ("BUSY", glyphs.unknown)
+            text = f"{name:<12} {size:>8} {where:>5} {glyphs.unknown:>7} {'':<9} "
             line: Line = (
                 cursor,
                 (" ", "text"),
                 (text, "unattributed"),
-                (f"used by no listed process: {cause}?", "dim"),
+                (f"{'used by' if entry.bytes else 'busy with'} no listed process: {cause}?", "dim"),
             )
         else:
             tagged = entry.process in self._tags

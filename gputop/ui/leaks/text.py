@@ -65,6 +65,14 @@ def about_unattributed(found: UnattributedMemory, index: str, view: View, cells:
     for cause in found.causes:
         lines += hanging(likely.get(cause.weight, "possible"), f"{cause.name}: {cause.evidence}", cells, "text")
         lines += hanging("", f"→ {cause.advice}", cells, "accent")
+    for holder in found.holders:
+        facts = holder.facts
+        called = f"{facts.key.pid} {facts.command or facts.name or ''} ({facts.user or facts.uid})"
+        devices = ", ".join(device.path for device in holder.devices if device.minor is not None)
+        words = f"{called} holds {devices}" + (f": {holder.benign}" if holder.benign is not None else "")
+        lines += hanging("held by", words, cells, "text" if holder.benign is None else "dim")
+    if pids := [str(holder.key.pid) for holder in found.holders if holder.benign is None]:
+        lines += hanging("to do", f"kill {', '.join(pids)}, if nobody needs them: press F9", cells, "accent")
     return lines
 
 

@@ -40,6 +40,8 @@ _STATES: Final = {
     "X": "dead (X)",
     "I": "idle kernel thread (I)",
 }
+#: Why the environment of a process in this state is not read, whosever it is.
+_NO_ENVIRONMENT: Final = {"Z": "it has exited", "X": "it has exited", "D": "it is stuck in the kernel"}
 
 
 class ProcessScreen(MonitorScreen, ScrollingPage[None]):
@@ -225,7 +227,9 @@ class ProcessScreen(MonitorScreen, ScrollingPage[None]):
             if owner.late:
                 rows.append((("no answer yet: " + ", ".join(owner.late), "warning"),))
             elif not owner.readable:
-                rows.append((("another user's process: its environment cannot be read", "dim"),))
+                state = self._facts.state if self._facts is not None else None
+                why = _NO_ENVIRONMENT.get(state or "", "another user's process")
+                rows.append(((f"{why}: its environment cannot be read", "dim"),))
             found.append(Part("Owner", rows or [(("no container, job, systemd unit or terminal", "dim"),)]))
         for straggler in report.stragglers:
             if straggler.process == self.key:

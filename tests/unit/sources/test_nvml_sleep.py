@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from gputop.doctor import OK
+from gputop.doctor.driver import look
+from gputop.leaks.report import LeakReport
+from gputop.model import Snapshot
 from gputop.sources.nvml import source, sysfs
+from gputop.sources.nvml.query import APP_FIELDS, GPU_FIELDS, Query
+from gputop.sources.query_fields import Unanswered
+from gputop.why.diagnosis import ObservedTrend, diagnose
 from tests.driver import SimulatedDriver
 from tests.unit.sources.nvml_source import calls, full, opened
 
@@ -133,3 +140,38 @@ def test_a_container_with_some_of_the_gpus_opens_what_it_has(driver: SimulatedDr
     machine.device("0000:41:00.0", "suspended")
     with opened(driver, machine.root) as source:
         assert not source.read(0).gpu.asleep
+
+
+def test_query_and_doctor_let_it_sleep(driver: SimulatedDriver, machine: Machine) -> None:
+    """`gputop query` and `gputop doctor` woke it, while everything else lets it sleep."""
+    machine.device("0000:01:00.0", status="suspended")
+    machine.device("0000:02:00.0")
+    driver.load()
+    opened_before = calls(driver, "nvmlDeviceGetHandleByIndex_v2")
+    query = Query(machine.root)
+    query.select(())
+    fields = [field for field in GPU_FIELDS if field.name in ("index", "name", "memory.used")]
+    asleep, awake = query.gpu_rows(fields)
+    by_name = dict(zip([field.name for field in fields], asleep, strict=True))
+    assert by_name["index"] == 0
+    for name in ("name", "memory.used"):
+        answer = by_name[name]
+        assert isinstance(answer, Unanswered) and answer.message == "GPU is asleep"
+    assert not any(isinstance(answer, Unanswered) for answer in awake) and query.failure == 0
+    processes = query.app_rows([field for field in APP_FIELDS if field.name == "pid"])
+    assert [row[0].message for row in processes if isinstance(row[0], Unanswered)] == ["GPU is asleep"]
+    query.close()
+    assert opened_before() == 1
+    said = {check.topic: (check.status, check.message) for check in look(machine.root)}
+    assert said["GPU 0"][0] == OK and "left asleep" in said["GPU 0"][1] and "processes" not in said
+
+
+def test_why_says_that_it_is_asleep(driver: SimulatedDriver, machine: Machine) -> None:
+    """It said that the driver does not say."""
+    machine.device("0000:01:00.0", status="suspended")
+    machine.device("0000:02:00.0")
+    with opened(driver, machine.root) as source:
+        gpu = source.read(0).gpu
+    (whose, *_) = diagnose(Snapshot(gpu.read_at, gpus=(gpu,)), gpu, LeakReport(0.0), ObservedTrend())
+    said = " ".join(whose.lines)
+    assert "the GPU is asleep, and is not woken" in said and "no process is listed" not in said

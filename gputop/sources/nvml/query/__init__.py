@@ -9,15 +9,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final, TypeVar
 
 from gputop.model import Gpu
 from gputop.model.selection import UUID_PREFIX, find
+from gputop.sources.nvml import sysfs
 from gputop.sources.nvml.driver import abi
 from gputop.sources.nvml.driver.errors import DRIVER_GONE, NvmlError
 from gputop.sources.nvml.driver.library import Library
 from gputop.sources.nvml.query.fields import APP_FIELDS, GPU_FIELDS
-from gputop.sources.nvml.query.queried_gpu import QueriedGpu, QueriedProcess, answer
+from gputop.sources.nvml.query.queried_gpu import ASLEEP, GpuAsleep, QueriedGpu, QueriedProcess, answer
 from gputop.sources.nvml.readings.processes import EntryLayoutProbe
 from gputop.sources.query_fields import Answer, Field, Unanswered
 
@@ -38,7 +40,8 @@ class Query:
     *failure* is the driver's code for the worst that befell a GPU in the last reading, or 0.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
         self._library = Library()
         self._driver_version = self._library.driver().version or ""
         self._layouts = EntryLayoutProbe()
@@ -56,6 +59,7 @@ class Query:
         if all(name.isascii() and name.isdecimal() and len(name) < UUID_PREFIX for name in names):
             found = {name: int(name) if int(name) < len(gpus) else None for name in names}
         else:  # this opens all of them
+            self._see_who_sleeps(gpus)
             identities = self._each(gpus, _identity)
             found = {name: _called(name, identities) for name in names}
         wanted = {index for index in found.values() if index is not None}
@@ -78,6 +82,8 @@ class Query:
         def rows(gpu: QueriedGpu) -> list[Row]:
             try:
                 apps = gpu.processes()
+            except GpuAsleep:
+                return [[Unanswered(abi.NOT_READY, ASLEEP) for _ in fields]]
             except NvmlError as error:
                 apps = [QueriedProcess(gpu, 0, 0, error.code)]
             return [[answer(field, app) for field in fields] for app in apps]
@@ -93,6 +99,8 @@ class Query:
     def _rows(self, rows_of: Callable[[QueriedGpu], list[Row]]) -> list[Row]:
         moment = time.time()
 
+        self._see_who_sleeps(self._gpus)
+
         def read(gpu: QueriedGpu) -> list[Row]:
             gpu.forget(moment)
             return rows_of(gpu)
@@ -107,6 +115,15 @@ class Query:
             raise self._library.refused(min(codes & DRIVER_GONE))
         self.failure = max((codes & _GPU_FAILED) | {gpu.code for gpu in self._gpus}, default=0)
         return rows
+
+    def _see_who_sleeps(self, gpus: Sequence[QueriedGpu]) -> None:
+        """Nothing is asked of a GPU that sleeps (a laptop's): that would wake it. GPUs are known by
+        their positions, which needs sysfs to have as many as the driver counts (a container may not)."""
+        addresses = sysfs.nvidia_gpus(self._root)
+        if not addresses or len(addresses) != self._library.count():
+            return
+        for gpu in gpus:
+            gpu.asleep = gpu.index < len(addresses) and sysfs.asleep(addresses[gpu.index], self._root)
 
     def _each(self, gpus: Sequence[QueriedGpu], ask: Callable[[QueriedGpu], T]) -> dict[int, T]:
         """What *ask* gives for each of *gpus*, by index; those whose thread is late are missing, and are not asked

@@ -20,6 +20,14 @@ from gputop.sources.query_fields import NOT_APPLICABLE, Answer, Field, Unanswere
 T = TypeVar("T")
 
 _NAME_SIZE: Final = 4096
+ASLEEP: Final = "GPU is asleep"
+
+
+class GpuAsleep(NvmlError):
+    """Opening the GPU would wake it."""
+
+    def __init__(self) -> None:
+        super().__init__(abi.NOT_READY)
 
 
 class QueriedGpu:
@@ -32,6 +40,7 @@ class QueriedGpu:
         self.index, self.library, self.driver_version = index, library, driver_version
         self.moment = 0.0  # of the reading, seconds since the epoch
         self.code = 0  # why it could not be opened
+        self.asleep = False  # it sleeps and is left asleep
         self._layouts = layouts
         self._handle: Handle | None = None
         self._lists: list[ProcessList] = []
@@ -55,11 +64,13 @@ class QueriedGpu:
                 self._answers[key] = error
         answer = self._answers[key]
         if isinstance(answer, NvmlError):
-            raise NvmlError(answer.code)
+            raise GpuAsleep if isinstance(answer, GpuAsleep) else NvmlError(answer.code)
         return answer  # type: ignore[no-any-return]
 
     def _opened(self) -> Handle:
         """Opened when something is asked first: that may take long, and belongs to this GPU's thread."""
+        if self.asleep:
+            raise GpuAsleep
         if self._handle is None and not self.code:
             pointer, self.code = self.library.open_device(self.index)
             if pointer is not None:
@@ -129,6 +140,8 @@ def answer(field: Field, asked: QueriedGpu | QueriedProcess) -> Answer:
     """What there is to *field*, or why there is nothing."""
     try:
         return field.read(asked)
+    except GpuAsleep:
+        return Unanswered(abi.NOT_READY, ASLEEP)
     except NvmlError as error:
         library = asked.library if isinstance(asked, QueriedGpu) else asked.gpu.library
         return Unanswered(error.code, message(library, error.code))
