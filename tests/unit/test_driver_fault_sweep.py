@@ -203,7 +203,8 @@ def judged(report: LeakReport, snapshot: Snapshot) -> Iterator[str]:
 
 
 @pytest.mark.timeout(180)
-def test_every_call_of_a_query_with_every_code(driver: SimulatedDriver, where: str) -> None:
+def test_every_call_of_a_query_with_every_code(driver: SimulatedDriver) -> None:
+    """A code on one GPU and another on the other, each in a thread of its own."""
     busy(driver)
     driver.load()
     rows = asked()
@@ -211,9 +212,10 @@ def test_every_call_of_a_query_with_every_code(driver: SimulatedDriver, where: s
     wrong: list[str] = []
     second = CODES[len(CODES) // 2 :]
     for pattern in dict.fromkeys(patterns(name)[-1] for name in functions(driver)):
-        for number, code in enumerate(CODES[: len(second)] if where else CODES):
-            fault = f"{where}call {pattern} {code}"
-            with driver.faulty(fault, *([f"gpu 1 call {pattern} {second[number]}"] if where else [])):
+        for pair in zip(CODES, second, strict=False):
+            faults = [f"gpu {index} call {pattern} {code}" for index, code in enumerate(pair)]
+            fault = " and ".join(faults)
+            with driver.faulty(*faults):
                 driver.load()
                 try:
                     now = asked()
