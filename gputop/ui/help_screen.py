@@ -31,6 +31,8 @@ _FIGURES: Final = (
     ("—", "The driver or the host does not say. Never zero."),
     ("stale 3 s", "A driver call for this GPU takes too long; its last good values are shown. The other GPUs go on."),
     ("full in", "When memory is full if it goes on growing as in the last 3 minutes."),
+    ("charts", "Tab to them: the arrows move a cursor in time, and the titles show the values of then. An area is as "
+     "high as the mean, lighter up to the highest value; lines have the highest."),
 )  # fmt: skip
 _FILTER: Final = (
     ("train llama", "both words, in command, user, name or pid"),
