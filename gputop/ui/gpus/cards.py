@@ -5,7 +5,16 @@ from __future__ import annotations
 from gputop import units
 from gputop.model import Gpu, Severity
 from gputop.text import fit, width, wrap
-from gputop.ui.gpus.parts import GpuDrawing, memory_bar, memory_curve, mig_line, pcie_text, tall_sparkline
+from gputop.ui.gpus.parts import (
+    GpuDrawing,
+    memory_bar,
+    memory_curve,
+    memory_range,
+    mig_line,
+    pcie_text,
+    stretched,
+    tall_sparkline,
+)
 from gputop.ui.gpus.remarks import STYLE_OF, severity_of, temperature_severity
 from gputop.ui.layout import CARD_LINES
 from gputop.ui.toolkit.cells import Line, Span
@@ -100,15 +109,18 @@ def _body(drawing: GpuDrawing, inner: int, extra: int, view: View) -> list[Line]
     spark: Line = ((" " * bar, "text"),)
     if track is not None and view.settings.show_sparklines:
         spark = memory_curve(drawing, bar, view)
+    if lower > 1 and track is not None:  # a larger curve is below: its range
+        ends = memory_range(track.memory.last(inner - 5), gpu.memory_total_bytes, view)
+        spark = ((fit("" if ends is None else f"{ends[0].strip()} to {ends[1].strip()}:", bar), "dim"),)
     rows.append((("     ", "dim"), *spark, said))
     if lower > 1 and track is not None:
-        rows += _curve(track.memory.last(inner - 5), lower, "m", inner, view)
+        rows += _curve(stretched(track.memory.last(inner - 5)), lower, "m", inner, view)
     rows += [_temperature(drawing, bar, text, view), _power(drawing, bar, text, view), _links(drawing, inner, view)]
     return rows
 
 
 def _curve(values: tuple[float, ...], lines: int, family: str, inner: int, view: View) -> list[Line]:
-    """The last minutes between 0 and 100 %, as high as there is room."""
+    """Percentages of the last minutes, as high as there is room."""
     return [(("     ", "dim"), row) for row in tall_sparkline(values, inner - 5, lines, family, view.glyphs)]
 
 

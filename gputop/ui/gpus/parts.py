@@ -139,9 +139,20 @@ def sparkline(values: tuple[float, ...], cells: int, style: str, glyphs: Glyphs)
 
 
 @lru_cache(256)
-def _stretched(values: tuple[float, ...], low: float, high: float) -> tuple[float, ...]:
-    """*values* from *low* to *high* as 0 to 100."""
-    return tuple([(value - low) * 100 / (high - low) for value in values])
+def stretched(values: tuple[float, ...]) -> tuple[float, ...]:
+    """*values*, percent, from their least to their most as 0 to 100; what hardly moves stays low."""
+    known = [value for value in values if value == value]
+    low = min(known, default=0.0)
+    span = max(max(known, default=0.0) - low, _LEAST_SPAN_PERCENT)
+    return tuple([(value - low) * 100 / span for value in values])
+
+
+def memory_range(values: tuple[float, ...], total: int | None, view: View) -> tuple[str, str] | None:
+    """The least and the most of *values*, percent of *total*, as bytes; None where nothing is known."""
+    known = [value for value in values if value == value]
+    if not known or not total:
+        return None
+    return view.memory(min(known) * total / 100), view.memory(max(known) * total / 100)
 
 
 def memory_curve(drawing: GpuDrawing, cells: int, view: View) -> Line:
@@ -153,14 +164,12 @@ def memory_curve(drawing: GpuDrawing, cells: int, view: View) -> Line:
         return ((" " * cells, "text"),)
     room = cells - labels if cells >= labels + 6 else cells
     values = drawing.track.memory.last(room)
-    known = [value for value in values if value == value]
-    if not known:
+    ends = memory_range(values, total, view)
+    if ends is None:
         return ((" " * cells, "text"),)
-    low, high = min(known), max(known)
-    curve = sparkline(_stretched(values, low, max(high, low + _LEAST_SPAN_PERCENT)), room, drawing.soft, view.glyphs)
+    curve = sparkline(stretched(values), room, drawing.soft, view.glyphs)
     if room == cells:
         return (curve,)
-    ends = [view.memory(percent * total / 100) for percent in (low, high)]
     return (
         (fit(ends[0], labels // 2 - 1, right=True) + " ", "dim"),
         curve,

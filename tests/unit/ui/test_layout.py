@@ -14,7 +14,7 @@ from gputop.text import fit, skip, width
 from gputop.ui.footer import footer_line
 from gputop.ui.gpus.cards import card
 from gputop.ui.gpus.lines import Shape, pair, single
-from gputop.ui.gpus.parts import GpuDrawing, memory_bar
+from gputop.ui.gpus.parts import GpuDrawing, memory_bar, memory_curve
 from gputop.ui.gpus.remarks import memory_parts
 from gputop.ui.header import header_line, host_line, problem_line
 from gputop.ui.keys import KEYS, TORN
@@ -163,6 +163,19 @@ def test_gpu_cards_are_exactly_as_large_as_planned(gpu, processes, cells, lines,
 @given(gpus(), PROCESSES, st.integers(1, 200), VIEWS)
 def test_memory_bar_has_its_width_whatever_the_parts_are(gpu, processes, cells, view):
     assert line_width(memory_bar(drawing(gpu, processes), cells, view)) == cells
+
+
+def test_the_curve_in_a_gpus_panel_is_no_solid_bar_it_shows_a_slow_leak_with_its_figures():
+    track = GpuHistory()
+    for n in range(120):
+        used = int((80 + 2 * n / 120) * 2**30)
+        gpu = Gpu(0, "GPU-1", "x", 0.0, memory_total_bytes=140 * 2**30, memory_used_bytes=used)
+        track.put(gpu, 1000.0 + n, 1.0)
+    line = memory_curve(GpuDrawing(gpu, None, track, 1120.0), 60, View(Settings(), UNICODE, True))
+    text = "".join(part for part, _ in line)
+    assert width(text) == 60
+    assert len(set(text) & set(UNICODE.levels[1:])) >= 7
+    assert text.strip().endswith("82.0G") and text.strip().startswith("80.5G")
 
 
 @given(gpus(), PROCESSES)
