@@ -336,8 +336,10 @@ class PrometheusFleet:
 
 
 def _gone(name: str) -> FleetHost:
-    """A host of the index that the engine has lost since."""
-    return FleetHost(name, HostState.UNREACHABLE, "the engine has just lost it")
+    """A host of the index without rows: lost since, or its UUIDs are another host's (a machine that was renamed)."""
+    return FleetHost(
+        name, HostState.UNREACHABLE, "the engine has no GPU of it any more, or has the same GPUs under another host"
+    )
 
 
 def _with_lost(totals: Totals, lost: Collection[FleetHost]) -> Totals:
