@@ -75,6 +75,7 @@ def test_facts_come_out_exactly(driver: SimulatedDriver) -> None:
         pcie_replays=2, bar1_total_bytes=256 * GIB, bar1_used_bytes=3 * MIB, fan_rpm=(1234,), ecc_enabled=True,
         ecc_corrected=1, ecc_uncorrected=2, ecc_corrected_total=30, ecc_uncorrected_total=4,
         rows_remapped_corrected=5, rows_remapped_uncorrected=6, rows_remap_pending=False, rows_remap_failed=False,
+            nvlinks=(),
         recovery_action=None, cpu_affinity=facts.cpu_affinity, topology=facts.topology, numa_node=facts.numa_node,
     )  # fmt: skip
     assert facts == expected
@@ -125,7 +126,9 @@ def test_what_the_driver_does_not_say_is_none_and_not_0(driver: SimulatedDriver,
         "memory_free_bytes": read.memory_free_bytes,
         "memory_unattributed_bytes": GIB,
     }
-    assert facts == GpuFacts(gpm=False, numa_node=facts.numa_node, cpu_affinity=facts.cpu_affinity)
+    assert facts == GpuFacts(
+        gpm=False, numa_node=facts.numa_node, cpu_affinity=facts.cpu_affinity, topology=(), fan_rpm=(), nvlinks=()
+    )
 
 
 def test_not_supported_is_asked_once(driver: SimulatedDriver) -> None:
