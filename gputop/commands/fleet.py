@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gputop.fleet.filter import FleetFilter
     from gputop.fleet.free import FreeRequest
     from gputop.fleet.source import FleetSource
+    from gputop.fleet.view import FleetView
 
 NONE_FREE: Final = 1
 ONCE_SECONDS: Final = 60.0  # of a query, where nobody sits before a screen
@@ -77,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
         return _free(source, options)
     if options.once:
         return _once(source, options)
-    raise Refusal("the screen of many hosts is not there yet; --once prints a table")
+    return _screen(source, options)
 
 
 def source_of(options: argparse.Namespace) -> FleetSource:
@@ -120,14 +121,32 @@ def _filter(options: argparse.Namespace) -> FleetFilter:
     return parsed
 
 
-def _once(source: FleetSource, options: argparse.Namespace) -> int:
+def _view(options: argparse.Namespace) -> FleetView:
     from gputop.fleet.view import FleetView, HostSort
 
     try:
         sort = HostSort(options.sort)
     except ValueError:
         raise Refusal(f"--sort: {options.sort!r} is none of {', '.join(HostSort)}") from None
-    view = FleetView(_filter(options), sort)
+    return FleetView(_filter(options), sort)
+
+
+def _screen(source: FleetSource, options: argparse.Namespace) -> int:
+    view = _view(options)
+    if not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
+        raise Refusal("the screen needs a terminal; --once prints a table")
+    from gputop.ui.fleet import app
+
+    settings, _, _ = settings_of(options)
+    source.open()
+    try:
+        return app.run(source, view, settings)
+    finally:
+        source.close()
+
+
+def _once(source: FleetSource, options: argparse.Namespace) -> int:
+    view = _view(options)
     source.open()
     try:
         snapshot = source.poll(view)
