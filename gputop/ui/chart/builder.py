@@ -19,7 +19,7 @@ from gputop.ui.chart.picture import ChartPane, ChartStyle, Curve, Painter, PaneP
 
 SHARE: Final = 0.025  # of a core, at most
 LEAST_INTERVAL: Final = 1.0  # seconds between two pictures of the same size and subject…
-_CURVE_INTERVAL: Final = 0.3  # … and for each curve: more of them is more to write
+_CURVE_INTERVAL: Final = 0.5  # … and for each curve: more of them is more to write
 _MOST_DEBT: Final = 5.0  # seconds that pictures of new sizes (a window dragged larger) may put off the next ones
 
 
