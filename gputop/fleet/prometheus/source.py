@@ -191,6 +191,13 @@ class PrometheusFleet:
                 warnings += future.result()
             except EngineError as error:
                 problems.append(str(error))
+        matched: Totals | None = None
+        grouped: tuple[FleetGroup, ...] = ()
+        try:  # dear with many hosts: where they fail, the rest of the page is there
+            matched = self._matched_totals(view, warnings)
+            grouped = self._groups(view, warnings)
+        except EngineError as error:
+            problems.append(str(error))
         every = {**self._states.value, **self._load.value, **self._idle.value, **self._sizes.value}
         return FleetSnapshot(
             taken_at=started,
@@ -200,8 +207,8 @@ class PrometheusFleet:
             hosts=tuple(found.get(name) or lost.get(name) or _gone(name) for name in page),
             first=view.first,
             hosts_matched=len(names),
-            matched=self._matched_totals(view, warnings),
-            groups=self._groups(view, warnings),
+            matched=matched,
+            groups=grouped,
             problems=tuple(dict.fromkeys([*problems, *(f"a partial answer: {warning}" for warning in warnings)])),
         )
 
@@ -330,6 +337,7 @@ class PrometheusFleet:
         vectors = detected.vectors.general()
         if not self._grouped.is_fresh(INDEX_SECONDS, (view.group_by, view.filter.text)):
             hosts = index.passing_of(vectors, view)
+            self._grouped.keep((), (view.group_by, view.filter.text))  # where it fails, it is not asked again at once
             answer = self._ask_all(groups.queries(vectors, view.group_by, hosts), warnings)
             self._grouped.keep(groups.read(answer.samples), (view.group_by, view.filter.text))
         return self._grouped.value

@@ -243,3 +243,34 @@ def test_a_password_in_the_url_is_refused_without_being_repeated() -> None:
     done = run("--once", "--prometheus", "http://ml:hunter2@127.0.0.1:1")
     assert done.returncode == 2
     assert "GPUTOP_PROMETHEUS_PASSWORD_FILE" in done.stderr and "hunter2" not in done.stderr
+
+
+def test_groups_that_an_engine_cannot_sum_leave_the_rest_of_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expositions = Expositions()
+    expositions.texts["/a"] = dcgm("a", [ExportedGpu(0, "GPU-0")])
+    config = scrape_config(expositions.address, {"dcgm": {"a:9400": "/a"}})
+    with contextlib.closing(expositions), prometheus(tmp_path, config) as engine:
+        engine.until(lambda: engine.query("DCGM_FI_DEV_FB_USED"))
+        with contextlib.closing(PrometheusFleet(EngineClient(engine.url, Credentials()))) as fleet:
+            monkeypatch.setattr("gputop.fleet.prometheus.groups.queries", lambda *_: ["no promql ("])
+            snapshot = fleet.poll(FleetView(group_by="job", count=10))
+    assert "parse error" in snapshot.problems[0]
+    assert [host.name for host in snapshot.hosts] == ["a"]
+    assert snapshot.totals is not None and snapshot.totals.gpus == 1
+
+
+def test_an_engine_that_goes_down_leaves_the_last_figures_and_says_so(tmp_path: Path) -> None:
+    expositions = Expositions()
+    expositions.texts["/a"] = dcgm("a", [ExportedGpu(0, "GPU-0")])
+    config = scrape_config(expositions.address, {"dcgm": {"a:9400": "/a"}})
+    with contextlib.closing(expositions), prometheus(tmp_path, config) as engine:
+        engine.until(lambda: engine.query("DCGM_FI_DEV_FB_USED"))
+        with contextlib.closing(PrometheusFleet(EngineClient(engine.url, Credentials()))) as fleet:
+            before = fleet.poll(FleetView(count=10))
+            engine.process.kill()
+            engine.process.wait()
+            after = fleet.poll(FleetView(count=10))
+    assert after.problems and not before.problems
+    assert (after.taken_at, after.totals, after.hosts) == (before.taken_at, before.totals, before.hosts)
