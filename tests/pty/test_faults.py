@@ -37,7 +37,7 @@ _assert_live.celsius = 0  # type: ignore[attr-defined]
 
 
 def _assert_keys_answer_at_once(terminal: Terminal) -> None:
-    for key, shows in (("F6", "Sort by"), ("F1", "Figures ─")):
+    for key, shows in (("F6", "Sort by"), ("F1", "Every day ─")):
         pressed = time.monotonic()
         terminal.press(key)
         terminal.wait_for(shows)

@@ -32,7 +32,7 @@ def _opened(terminal: Terminal, key: str, shows: str, close: str = "esc") -> Ite
 def test_every_screen_opens_with_its_key_and_its_twin_and_closes_again(gputop: Start) -> None:
     terminal = gputop("--demo", rows=TALL)
     for keys, shows in (
-        (("F1", "?"), "Figures ─"),
+        (("F1", "?"), "Every day ─"),
         (("F2", "s"), "Settings"),
         (("F3", "F4", "/"), "Filter:"),
         (("F6", "o"), "Sort by"),
@@ -43,7 +43,7 @@ def test_every_screen_opens_with_its_key_and_its_twin_and_closes_again(gputop: S
         for key in keys:
             with _opened(terminal, key, shows):
                 pass
-    for key, shows in (("F1", "Figures ─"), ("F2", "Settings"), ("F6", "Sort by"), ("F9", "Send a signal")):
+    for key, shows in (("F1", "Every day ─"), ("F2", "Settings"), ("F6", "Sort by"), ("F9", "Send a signal")):
         for close in ("q", "F10"):  # leaves the screen, not the program
             with _opened(terminal, key, shows, close):
                 pass
@@ -55,13 +55,13 @@ def test_help_names_every_key(gputop: Start) -> None:
 
     terminal = gputop("--demo", columns=100, rows=60)
     terminal.press("F1")
-    terminal.wait_for("Figures ─")
+    terminal.wait_for("Every day ─")
     words = terminal.words()
     assert all(key.words in words for key in ALL)
     terminal.press("pgdn", "pgdn", "pgdn", "end")
     terminal.wait_for("HW slowdown")
     terminal.press("home")
-    terminal.wait_for("Figures ─")
+    terminal.wait_for("Every day ─")
 
 
 def test_the_tree_the_chart_the_pause_and_the_filters_by_key(gputop: Start) -> None:
@@ -311,7 +311,7 @@ def test_a_slow_link_within_a_sequence_is_no_tear(gputop: Start) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "shows"), [("F2", "Settings"), ("F6", "Sort by"), ("F1", "Figures ─"), ("F9", "Send a signal")]
+    ("key", "shows"), [("F2", "Settings"), ("F6", "Sort by"), ("F1", "Every day ─"), ("F9", "Send a signal")]
 )
 def test_a_torn_sequence_over_a_screen_closes_it_at_most(
     gputop: Start, settings_file: Path, key: str, shows: str

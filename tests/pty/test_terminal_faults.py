@@ -37,7 +37,7 @@ ODD_INPUT = {
 
 def assert_answers(terminal: Terminal) -> None:
     """Keys open and close dialogs: nothing of what came before is still waited for."""
-    for key, shows in (("F6", "Sort by"), ("F1", "Figures ─")):
+    for key, shows in (("F6", "Sort by"), ("F1", "Every day ─")):
         terminal.press(key)
         terminal.wait_for(shows)
         terminal.press("esc")
