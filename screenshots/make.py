@@ -23,6 +23,8 @@ os.environ["TEXTUAL_COLOR_SYSTEM"] = "truecolor"
 os.environ["TZ"] = "UTC"
 time.tzset()
 
+from gputop.fleet.simulated import SimulatedFleet  # noqa: E402
+from gputop.fleet.view import FleetView  # noqa: E402
 from gputop.leaks.finder import LeakFinder  # noqa: E402
 from gputop.model import Snapshot  # noqa: E402
 from gputop.monitor import Monitor  # noqa: E402
@@ -33,6 +35,7 @@ from gputop.sampling.snapshot_builder import SnapshotBuilder, assemble  # noqa: 
 from gputop.settings import Settings  # noqa: E402
 from gputop.sources.simulated import simulated_machine  # noqa: E402
 from gputop.ui.app import GputopApp  # noqa: E402
+from gputop.ui.fleet.app import FleetApp  # noqa: E402
 from gputop.ui.toolkit.view import View  # noqa: E402
 from gputop.ui.torch_viewers.app import ViewerApp  # noqa: E402
 from gputop.ui.torch_viewers.screen import ViewerScreen  # noqa: E402
@@ -110,6 +113,10 @@ VIEWERS = (
 )
 
 
+#: Size and number of hosts.
+FLEETS = {"fleet-120x40": ((120, 40), 200)}
+
+
 async def viewer_svg(picture: ViewerPicture) -> str:
     """The picture as SVG."""
     path = HERE.parent / "tests" / "data" / "h200" / picture.file
@@ -126,6 +133,17 @@ async def viewer_svg(picture: ViewerPicture) -> str:
         for _ in range(6):
             await pilot.pause(0.12)
         return _neutral(app.export_screenshot(title="gputop"))
+
+
+async def fleet_svg(size: tuple[int, int], hosts: int) -> str:
+    """The picture of a simulated fleet as SVG."""
+    source = SimulatedFleet(hosts)  # on this machine's clock: the screen says how old the figures are
+    source.open()
+    app = FleetApp(source, FleetView(), Settings())
+    async with app.run_test(size=size) as pilot:
+        for _ in range(20):
+            await pilot.pause(0.12)
+        return app.export_screenshot(title="gputop fleet")
 
 
 def _neutral(text: str) -> str:
@@ -218,15 +236,22 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="only these pictures (beginnings of names)")
     parser.add_argument("--png", metavar="FOLDER", type=Path, help="draw PNGs there too")
     options = parser.parse_args()
+    for name, (size, hosts) in FLEETS.items():
+        if not options.names or name.startswith(tuple(options.names)):
+            keep(name, asyncio.run(fleet_svg(size, hosts)), options.png)
     for picture in (*PICTURES, *VIEWERS):
         if options.names and not picture.name.startswith(tuple(options.names)):
             continue
         text = asyncio.run(svg(picture) if isinstance(picture, Picture) else viewer_svg(picture))
-        (HERE / f"{picture.name}.svg").write_text(text)
-        if options.png:
-            options.png.mkdir(parents=True, exist_ok=True)
-            png(text, options.png / f"{picture.name}.png")
-        print(picture.name, flush=True)
+        keep(picture.name, text, options.png)
+
+
+def keep(name: str, text: str, pngs: Path | None) -> None:
+    (HERE / f"{name}.svg").write_text(text)
+    if pngs:
+        pngs.mkdir(parents=True, exist_ok=True)
+        png(text, pngs / f"{name}.png")
+    print(name, flush=True)
 
 
 if __name__ == "__main__":
