@@ -113,8 +113,48 @@ VIEWERS = (
 )
 
 
-#: Size and number of hosts.
-FLEETS = {"fleet-120x40": ((120, 40), 200)}
+@dataclass(frozen=True)
+class FleetPicture:
+    """Of a simulated fleet."""
+
+    name: str
+    hosts: int
+    size: tuple[int, int] = (120, 40)
+    keys: tuple[str, ...] = ()
+    settings: tuple[tuple[str, Any], ...] = ()
+
+
+FLEETS = (
+    FleetPicture("fleet-80x24", 200, (80, 24)),
+    FleetPicture("fleet-80x24-light", 200, (80, 24), settings=LIGHT),
+    FleetPicture("fleet-3-120x40", 3),
+    FleetPicture("fleet-120x40", 200),
+    FleetPicture("fleet-120x40-light", 200, settings=LIGHT),
+    FleetPicture("fleet-200x60", 1250, (200, 60)),
+    FleetPicture("fleet-users-120x40", 200, keys=("b", "down", "down", "enter")),
+    FleetPicture("fleet-host-120x40", 200, keys=("down", "down", "enter")),
+    FleetPicture("fleet-filter-120x40", 200, keys=("slash", *"free>=4 model:h100")),
+)
+
+
+async def fleet_svg(picture: FleetPicture) -> str:
+    """The picture as SVG, at NOW."""
+    really, time.time = time.time, lambda: NOW
+    try:
+        app = FleetApp(SimulatedFleet(picture.hosts, 7, lambda: NOW), FleetView(), Settings(**dict(picture.settings)))
+        async with app.run_test(size=picture.size) as pilot:
+            await _settled(pilot)
+            for key in picture.keys:
+                await pilot.press(key)
+            await _settled(pilot)
+            return app.export_screenshot(title="gputop fleet")
+    finally:
+        time.time = really
+
+
+async def _settled(pilot: Any) -> None:
+    for _ in range(12):
+        await pilot.pause(0.12)
 
 
 async def viewer_svg(picture: ViewerPicture) -> str:
@@ -133,17 +173,6 @@ async def viewer_svg(picture: ViewerPicture) -> str:
         for _ in range(6):
             await pilot.pause(0.12)
         return _neutral(app.export_screenshot(title="gputop"))
-
-
-async def fleet_svg(size: tuple[int, int], hosts: int) -> str:
-    """The picture of a simulated fleet as SVG."""
-    source = SimulatedFleet(hosts)  # on this machine's clock: the screen says how old the figures are
-    source.open()
-    app = FleetApp(source, FleetView(), Settings())
-    async with app.run_test(size=size) as pilot:
-        for _ in range(20):
-            await pilot.pause(0.12)
-        return app.export_screenshot(title="gputop fleet")
 
 
 def _neutral(text: str) -> str:
@@ -231,19 +260,20 @@ def _fonts() -> str:
     return subprocess.run([listed], capture_output=True, text=True).stdout if listed else ""
 
 
+async def _svg(picture: Picture | ViewerPicture | FleetPicture) -> str:
+    if isinstance(picture, FleetPicture):
+        return await fleet_svg(picture)
+    return await (svg(picture) if isinstance(picture, Picture) else viewer_svg(picture))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="only these pictures (beginnings of names)")
     parser.add_argument("--png", metavar="FOLDER", type=Path, help="draw PNGs there too")
     options = parser.parse_args()
-    for name, (size, hosts) in FLEETS.items():
-        if not options.names or name.startswith(tuple(options.names)):
-            keep(name, asyncio.run(fleet_svg(size, hosts)), options.png)
-    for picture in (*PICTURES, *VIEWERS):
-        if options.names and not picture.name.startswith(tuple(options.names)):
-            continue
-        text = asyncio.run(svg(picture) if isinstance(picture, Picture) else viewer_svg(picture))
-        keep(picture.name, text, options.png)
+    for picture in (*PICTURES, *VIEWERS, *FLEETS):
+        if not options.names or picture.name.startswith(tuple(options.names)):
+            keep(picture.name, asyncio.run(_svg(picture)), options.png)
 
 
 def keep(name: str, text: str, pngs: Path | None) -> None:

@@ -65,8 +65,8 @@ def _importance(action: str) -> int:
 
 
 def _piece(key: Key, leaked: str, letters: bool) -> Line:
-    label = f" {key.footer}" if letters else key.footer
+    label = f" {key.footer}" if letters or len(key.fkey) == 1 else key.footer
     piece: Line = ((f" {key.fkey}", "key+b@bar"), (label, "text@bar"))
-    if letters:
+    if letters and key.letter:
         piece = (piece[0], (f" {key.letter}", "accent@bar"), piece[1])
     return (*piece, (leaked, "critical+b@bar")) if leaked and key.action == "leaks" else piece

@@ -18,6 +18,7 @@ from gputop.ui.fleet.past import Past, ask_past, past_lines
 from gputop.ui.fleet.worker import NewestOnly
 from gputop.ui.gpus.lines import Shape, single
 from gputop.ui.gpus.parts import GpuDrawing
+from gputop.ui.gpus.remarks import memory_parts
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.frame import Hint, clip
 from gputop.ui.toolkit.scrolling_page import Part, ScrollingPage
@@ -109,7 +110,7 @@ class HostScreen(ScrollingPage[None]):
 
     def _gpu_lines(self, cells: int) -> list[Line]:
         now = time.time()
-        drawings = [GpuDrawing(gpu.gpu, None, None, now) for gpu in self._host.gpus]
+        drawings = [GpuDrawing(gpu.gpu, memory_parts(gpu.gpu, ()), None, now) for gpu in self._host.gpus]
         shape = Shape.of(drawings, cells, self.view)
         return [line for drawing in drawings for line in single(drawing, shape, self.view)]
 

@@ -56,7 +56,8 @@ def _chart(
     values = _values(history)
     known = [value for value in values if value is not None]
     top = full or _round_up(max(known, default=0.0))
-    name = f"{_NAMES[quantity]} of {of}" if of else _NAMES[quantity]
+    name = f"{_NAMES[quantity]}, 1 h"
+    name = f"{of} {name}" if of else name
     last = _text(quantity, known[-1], view) if known else units.UNKNOWN
     title: Line = (
         (fit(name, cells - width(last) - 1), "dim"),

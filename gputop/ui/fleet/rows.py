@@ -150,13 +150,13 @@ def _models(host: FleetHost, wide: bool) -> str:
 def group_title(by: str, name: int, cells: int) -> Line:
     heading = fit(by.upper(), name)
     figures = f"{'GPUS':>7} {'FREE':>6} {'BUSY':>6} {'IDLE':>6} {'BROKEN':>6} {'HOSTS':>6} {'UTIL':>5} {'POWER':>9}"
-    return ((fit(f"   {heading} {figures} {'MEMORY':>14}", cells), "key+b@bar"),)
+    return ((fit(f"   {heading} {figures} {'MEMORY':>15}", cells), "key+b@bar"),)
 
 
 def group_line(group: FleetGroup, by: str, name: int, cells: int, view: View, chosen: bool) -> Line:
     totals = group.totals
     nobody = "nobody" if by == "user" else "none"
-    memory = units.used_of_total(totals.memory_used_bytes, totals.memory_total_bytes, view.settings.memory_unit)
+    memory = f"{view.memory(totals.memory_used_bytes)} / {view.memory(totals.memory_total_bytes)}"
     busy = totals.utilization_percent
     line = clip(
         (
@@ -170,7 +170,7 @@ def group_line(group: FleetGroup, by: str, name: int, cells: int, view: View, ch
             (f" {totals.hosts:>6,}", "text"),
             (f" {units.percent(busy):>5}", load_role(busy)),
             (f" {kilowatts(totals.power_watts):>9}", "text"),
-            (f" {memory:>14}", "text"),
+            (f" {memory:>15}", "text"),
         ),
         cells,
     )

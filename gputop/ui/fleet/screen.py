@@ -87,6 +87,7 @@ class FleetScreen(FullScreen[None]):
         super().on_mount()
         self._worker = NewestOnly(self, "gputop-fleet-poll")
         self._past_worker = NewestOnly(self, "gputop-fleet-past")
+        self._room = max(1, self.app.size.height - 5)  # no more will be seen
         self._ask()
         self._ask_past()
         self.set_interval(_TICK_SECONDS, self._tick)
@@ -113,8 +114,7 @@ class FleetScreen(FullScreen[None]):
         if self._answers is None or _rows_of(self._answers) != _rows_of(asked):
             self._hosts.clear()
         self._answers, self.snapshot = asked, snapshot
-        if snapshot.first == asked.first:
-            self._hosts.update(enumerate(snapshot.hosts, snapshot.first))
+        self._hosts.update(enumerate(snapshot.hosts, snapshot.first))
         self._hosts = {place: host for place, host in self._hosts.items() if place < snapshot.hosts_matched}
         self._follow(here, snapshot)
         if asked == self.asked:
@@ -193,7 +193,8 @@ class FleetScreen(FullScreen[None]):
         self._keep_in_sight()
         lines += self._list(snapshot, cells)
         lines += [()] * (rows_ - 1 - len(lines))
-        if not self.asked.group_by and (self.asked.first, self.asked.count) != (self._first, self._room):
+        asked_end = self.asked.first + (self.asked.count or 0)
+        if not self.asked.group_by and not self.asked.first <= self._first <= asked_end - self._room:
             self._ask()
         return [*lines[: rows_ - 1], self._bottom(cells)]
 
@@ -235,8 +236,10 @@ class FleetScreen(FullScreen[None]):
         places = range(self._first, min(self._total, self._first + self._room))
         if self.asked.group_by:
             name = max([8, *(width(group.label) for group in snapshot.groups)])
-            name = min(name, max(12, cells - 76))
+            name = min(name, max(12, cells - 79))
             by = self.asked.group_by
+            if self._answers is None or self._answers.group_by != by:
+                return [rows.group_title(by, name, cells), ((" asking…", "dim"),)]
             return [
                 rows.group_title(by, name, cells),
                 *(rows.group_line(snapshot.groups[n], by, name, cells, self.view, n == self.cursor) for n in places),
@@ -254,6 +257,8 @@ class FleetScreen(FullScreen[None]):
             )  # fmt: skip
         if not places:
             lines.append(((" no host passes the filter" if self.asked.filter else " no hosts", "dim"),))
+        elif not seen and snapshot.problems and self._waiting_since is None:
+            lines[1:] = [((" the hosts could not be read; see above", "dim"),)]
         return lines
 
     def _bottom(self, cells: int) -> Line:
