@@ -123,7 +123,7 @@ async def test_a_group_leads_to_its_hosts() -> None:
     source = Watched(200)
     async with showing(source, (80, 24)) as (app, pilot):
         await pilot.press("b", "down", "down", "enter")
-        await until(lambda: "USER" in text(app) and "nobody" in text(app), "the users")
+        await until(lambda: "USER" in text(app) and "no user" in text(app), "the users")
         await pilot.press("down", "enter")
         await until(lambda: "HOST " in text(app) and "/user:" in text(app), "the hosts of a user")
 

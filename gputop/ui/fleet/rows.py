@@ -155,13 +155,12 @@ def group_title(by: str, name: int, cells: int) -> Line:
 
 def group_line(group: FleetGroup, by: str, name: int, cells: int, view: View, chosen: bool) -> Line:
     totals = group.totals
-    nobody = "nobody" if by == "user" else "none"
     memory = f"{view.memory(totals.memory_used_bytes)} / {view.memory(totals.memory_total_bytes)}"
     busy = totals.utilization_percent
     line = clip(
         (
             ("   ", "text"),
-            (fit(group.label or nobody, name), "text" if group.label else "dim"),
+            (fit(group.label or f"no {by}", name), "text" if group.label else "dim"),
             (f" {totals.gpus:>7,}", "title+b"),
             (f" {totals.gpus_free:>6,}", "good+b" if totals.gpus_free else "dim"),
             (f" {totals.gpus_busy:>6,}", "l2" if totals.gpus_busy else "dim"),

@@ -277,6 +277,9 @@ class FleetScreen(FullScreen[None]):
         parts = [f"/{self.asked.filter.text}"] if self.asked.filter.text else []
         if self.asked.sort is not HostSort.NAME and not self.asked.group_by:
             parts.append(f"by {self.asked.sort.value}")
+        matched = self.snapshot.matched if self.snapshot is not None else None
+        if matched is not None and self.asked.filter:
+            parts.append(f"{matched.gpus_free} of {matched.gpus} free")
         if self._total:
             parts.append(f"{self.cursor + 1}/{self._total}")
         return fit(f" {' '.join(parts)} ", min(width(" ".join(parts)) + 2, self.app.size.width // 2))
