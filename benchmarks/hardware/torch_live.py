@@ -131,7 +131,7 @@ def oom(directory: Path) -> None:
     (OUT / "oom.txt").write_text(text + "\n" + done.stderr[-2000:])
     told("OutOfMemoryError" in done.stderr, "the script sees its OutOfMemoryError")
     told(
-        "running_out.py:8" in text and "asked for      512.00 MiB" in text, "the page names the line and what it asked"
+        "running_out.py:8" in text and "requested      512.00 MiB" in text, "the page names the line and what it asked"
     )
 
 
