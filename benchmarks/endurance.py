@@ -31,9 +31,9 @@ def _now() -> usage.Memory:
 
 def poll(polls: int) -> dict[str, Any]:
     """Run gputop's own poller on the driver this process finds, as fast as it goes."""
+    from gputop.history.gpu_history import History
     from gputop.procfs.proc_host_reader import ProcHostReader
     from gputop.sampling.bus import Bus
-    from gputop.sampling.history import History
     from gputop.sampling.poller import Poller
     from gputop.sources.nvml import NvmlSource
 
@@ -99,8 +99,8 @@ class _Churn:
     """A sampler whose processes live a few polls each; time goes by as fast as it is read."""
 
     def __init__(self, processes: int, polls: int) -> None:
+        from gputop.history.gpu_history import History
         from gputop.sampling.bus import Bus
-        from gputop.sampling.history import History
 
         self.bus, self.history = Bus(), History()
         self.latest: Any = None

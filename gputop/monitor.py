@@ -16,6 +16,9 @@ from typing import Any, Final
 
 from gputop import locations, settings_file, units
 from gputop.alarms.raised import RaisedAlarms
+from gputop.history.detail_history import DetailHistory
+from gputop.history.gpu_history import History
+from gputop.history.journal import EventKind, Journal
 from gputop.leaks.process_context import Investigator
 from gputop.leaks.report import LeakReport
 from gputop.leaks.watch import LeakWatch
@@ -23,9 +26,6 @@ from gputop.model import Gpu, ProcessKey, Severity, Snapshot, Verdict
 from gputop.model.selection import only
 from gputop.procfs.host_reader import ProcessDetails
 from gputop.sampling.bus import Bus, OnError
-from gputop.sampling.detail_history import DetailHistory
-from gputop.sampling.history import History
-from gputop.sampling.journal import EventKind, Journal
 from gputop.sampling.messages import (
     AlarmCleared,
     AlarmRaised,

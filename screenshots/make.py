@@ -25,11 +25,11 @@ time.tzset()
 
 from gputop.fleet.simulated import SimulatedFleet  # noqa: E402
 from gputop.fleet.view import FleetView  # noqa: E402
+from gputop.history.gpu_history import History  # noqa: E402
 from gputop.leaks.finder import LeakFinder  # noqa: E402
 from gputop.model import Snapshot  # noqa: E402
 from gputop.monitor import Monitor  # noqa: E402
 from gputop.sampling.bus import Bus  # noqa: E402
-from gputop.sampling.history import History  # noqa: E402
 from gputop.sampling.poller import Poller  # noqa: E402
 from gputop.sampling.snapshot_builder import SnapshotBuilder, assemble  # noqa: E402
 from gputop.settings import Settings  # noqa: E402

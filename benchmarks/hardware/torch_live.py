@@ -60,9 +60,9 @@ def told(fine: bool, words: str) -> None:
 
 
 def watch(directory: Path) -> None:
+    from gputop.history.gpu_history import NoHistory
     from gputop.procfs.proc_host_reader import ProcHostReader
     from gputop.sampling.bus import Bus
-    from gputop.sampling.history import NoHistory
     from gputop.sampling.poller import Poller
     from gputop.sources.nvml import NvmlSource
     from gputop.torch_monitor import reports

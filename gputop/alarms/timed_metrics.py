@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from gputop.sampling.history import trend
+from gputop.history.gpu_history import trend
 
 _POINTS: Final = 60  # kept of a window
 

@@ -13,7 +13,7 @@ from gputop.commands.shared.refusal import TRY_ONCE, Refusal
 from gputop.commands.shared.settings import settings_of
 
 if TYPE_CHECKING:
-    from gputop.sampling.history import History
+    from gputop.history.gpu_history import History
 
 FIRST_READING: Final = 3.0  # seconds the dashboard waits for one before it opens without
 
@@ -23,8 +23,8 @@ def run(options: argparse.Namespace) -> int:
     import gc
 
     gc.disable()  # nothing that start-up makes is garbage; the app enables it
+    from gputop.history.gpu_history import History
     from gputop.sampling.bus import Bus
-    from gputop.sampling.history import History
     from gputop.sampling.poller import Poller
 
     settings, path, problems = settings_of(options)

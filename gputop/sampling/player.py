@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Collection
 from typing import Final
 
+from gputop.history.gpu_history import SAMPLES, History
 from gputop.model import ProcessKey, Snapshot
 from gputop.procfs.host_reader import ProcessDetails
 from gputop.recording.reading import Recording
 from gputop.sampling.bus import Bus
-from gputop.sampling.history import SAMPLES, History
 from gputop.sampling.messages import SnapshotTaken
 
 SPEEDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)

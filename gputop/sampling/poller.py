@@ -17,11 +17,11 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from gputop.crash import exit_status, out_of_resources
+from gputop.history.gpu_history import History
 from gputop.model import Driver, Gpu, GpuProcess, Host, ProcessKey, Snapshot, replace, steady_time
 from gputop.procfs.host_reader import HostReader, ProcessDetails
 from gputop.sampling.bus import Bus
 from gputop.sampling.driver_gate import DriverGate
-from gputop.sampling.history import History
 from gputop.sampling.host_side import HostSide
 from gputop.sampling.messages import GpuBack, GpuLost, ProcessExited, ProcessStarted, SnapshotTaken
 from gputop.sampling.slow_tiers import SlowTiers

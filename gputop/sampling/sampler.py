@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Protocol
 
+from gputop.history.gpu_history import History
 from gputop.model import ProcessKey, Snapshot
 from gputop.procfs.host_reader import ProcessDetails
-from gputop.sampling.history import History
 
 
 class Sampler(Protocol):

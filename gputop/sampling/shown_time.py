@@ -7,10 +7,10 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gputop import units
+from gputop.history.gpu_history import History
+from gputop.history.history_until import HistoryUntil
 from gputop.model import Snapshot
 from gputop.sampling.bus import Bus
-from gputop.sampling.history import History
-from gputop.sampling.history_until import HistoryUntil
 from gputop.sampling.messages import SnapshotTaken
 from gputop.sampling.sampler import Sampler
 

@@ -19,11 +19,11 @@ from gputop.sampling.shown_time import RecordedTime
 from gputop.text import unicode_works
 from gputop.ui import exit_signals
 from gputop.ui.dashboard import Dashboard
-from gputop.ui.toolkit import plain_widgets
-from gputop.ui.toolkit.command_palette import SteadyPalette
 from gputop.ui.toolkit.crash import ReportingApp
 from gputop.ui.toolkit.line_widget import LineWidget, redraw_all
 from gputop.ui.toolkit.palette import THEMES, theme_to_show
+from gputop.ui.toolkit.textual_seams import plain_widgets
+from gputop.ui.toolkit.textual_seams.command_palette import SteadyPalette
 
 if TYPE_CHECKING:
     from textual.command import Provider

@@ -11,11 +11,11 @@ from textual.binding import Binding
 from textual.screen import Screen
 
 from gputop import units
+from gputop.history.journal import EventKind
 from gputop.leaks.report import LeakReport
 from gputop.model import Snapshot
 from gputop.model.chart_metrics import USUAL_METRICS, next_metrics
 from gputop.monitor import Monitor
-from gputop.sampling.journal import EventKind
 from gputop.sampling.messages import LeaksReported, SettingsChanged, SnapshotTaken
 from gputop.settings import GROUPS, REFRESH_PRESETS
 from gputop.text import fit
@@ -31,8 +31,8 @@ from gputop.ui.processes.annotations import ProcessAnnotations
 from gputop.ui.processes.exited import ExitedLines
 from gputop.ui.processes.mark import Mark
 from gputop.ui.processes.table import ProcessTable
-from gputop.ui.toolkit import exact_output
 from gputop.ui.toolkit.line_widget import LineWidget, redraw_all
+from gputop.ui.toolkit.textual_seams import exact_output
 from gputop.ui.upper_half import UpperHalf
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from gputop import units
+from gputop.history.journal import EventKind
 from gputop.model import Severity
-from gputop.sampling.journal import EventKind
 from gputop.sampling.messages import EventsNoted
 from gputop.text import wrap
 from gputop.ui.monitor_screen import MonitorScreen

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from gputop import __version__
+from gputop.history.journal import EventKind
 from gputop.model import EVENT_REASONS, Severity
 from gputop.model.columns import COLUMNS
 from gputop.monitor import Monitor
-from gputop.sampling.journal import EventKind
 from gputop.text import fit, wrap
 from gputop.ui.chart.events import LETTERS
 from gputop.ui.keys import KEYS, Key, everyday_and_others

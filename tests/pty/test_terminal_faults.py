@@ -102,7 +102,7 @@ def test_an_x10_mouse_report_is_a_click(gputop: Start) -> None:
 
 
 _DEAD_INPUT = """
-from gputop.ui.toolkit.terminal_driver import TerminalInput
+from gputop.ui.toolkit.textual_seams.terminal_driver import TerminalInput
 def fail(self, data):
     if data: raise LookupError("no such key")
     return []

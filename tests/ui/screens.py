@@ -14,12 +14,12 @@ from textual.geometry import Region
 from textual.pilot import Pilot
 from textual.screen import Screen
 
+from gputop.history.gpu_history import History
 from gputop.leaks.report import LeakReport
 from gputop.model import ProcessKey, Snapshot
 from gputop.monitor import Monitor
 from gputop.procfs.host_reader import ProcessDetails
 from gputop.sampling.bus import Bus
-from gputop.sampling.history import History
 from gputop.sampling.messages import SnapshotTaken
 from gputop.settings import DEFAULTS, Settings
 from gputop.signals.protocol import Signals

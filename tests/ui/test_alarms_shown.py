@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from gputop.alarms.dashboard import watch
+from gputop.history.gpu_history import History
 from gputop.monitor import Monitor
 from gputop.sampling.bus import Bus
-from gputop.sampling.history import History
 from gputop.sampling.messages import AlarmCleared, AlarmDetails, AlarmRaised
 from gputop.sampling.poller import Poller
 from gputop.settings import DEFAULTS, AlarmRule, Settings

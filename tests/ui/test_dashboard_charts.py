@@ -10,10 +10,10 @@ from pathlib import Path
 from textual.pilot import Pilot
 
 from gputop.commands.shared.demo_past import RewindableClock, remember
+from gputop.history.gpu_history import History
 from gputop.model.chart_metrics import USUAL_METRICS
 from gputop.monitor import Monitor
 from gputop.sampling.bus import Bus
-from gputop.sampling.history import History
 from gputop.sampling.poller import Poller
 from gputop.settings import DEFAULTS, Settings
 from gputop.settings_file import load

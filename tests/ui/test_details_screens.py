@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from gputop.history.detail_history import MOST_PROCESSES, DetailHistory
 from gputop.model import Gpu, GpuProcess, MigInstance, Severity, Snapshot, Xid, clean_text, replace
 from gputop.procfs.host_reader import ProcessDetails
-from gputop.sampling.detail_history import MOST_PROCESSES, DetailHistory
 from gputop.sampling.snapshot_builder import SnapshotBuilder, assemble
 from gputop.settings import DEFAULTS, Settings
 from gputop.signals.protocol import Target

@@ -10,9 +10,9 @@ from textual.app import App, ComposeResult
 from textual.screen import Screen
 
 from gputop.ui.processes.sort_screen import SortScreen
-from gputop.ui.toolkit import exact_output
 from gputop.ui.toolkit.line_widget import LineWidget
 from gputop.ui.toolkit.palette import THEMES
+from gputop.ui.toolkit.textual_seams import exact_output
 from tests.ui.screens import monitor_of, until
 
 

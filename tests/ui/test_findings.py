@@ -12,13 +12,13 @@ from typing import Any
 from textual.geometry import Region
 from textual.pilot import Pilot
 
+from gputop.history.gpu_history import History
+from gputop.history.journal import EventKind, ExitedProcess, Journal, JournalEvent
 from gputop.leaks.report import LeakReport, Straggler
 from gputop.model import GpuProcess, LeakVerdict, ProcessKey, Severity, Verdict, replace
 from gputop.model.owner import Container, Owner
 from gputop.monitor import Monitor
 from gputop.sampling.bus import Bus
-from gputop.sampling.history import History
-from gputop.sampling.journal import EventKind, ExitedProcess, Journal, JournalEvent
 from gputop.sampling.poller import Poller
 from gputop.settings import DEFAULTS, Settings
 from gputop.signals.scope import SignalScope

@@ -13,16 +13,16 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 from textual.screen import Screen
 
+from gputop.history.gpu_history import History
 from gputop.model import Gpu, Snapshot
-from gputop.sampling.history import History
 from gputop.settings import Settings
 from gputop.ui.chart.history_chart import HistoryChart, arrange
 from gputop.ui.chart.picture import Painter
-from gputop.ui.toolkit import exact_output
 from gputop.ui.toolkit.cells import line_width
 from gputop.ui.toolkit.glyphs import ASCII, UNICODE
 from gputop.ui.toolkit.line_widget import changed_regions
 from gputop.ui.toolkit.palette import THEMES
+from gputop.ui.toolkit.textual_seams import exact_output
 from gputop.ui.toolkit.view import View
 
 GIB = 1024**3

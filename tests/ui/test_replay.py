@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
+from gputop.history.gpu_history import History
+from gputop.history.history_until import HistoryUntil
 from gputop.model import Snapshot
 from gputop.monitor import Monitor
 from gputop.outputs import recorder as recorder_module
 from gputop.recording.reading import Recording
 from gputop.sampling.bus import Bus
-from gputop.sampling.history import History
-from gputop.sampling.history_until import HistoryUntil
 from gputop.sampling.player import Player
 from gputop.sampling.shown_time import RecordedTime
 from gputop.settings import DEFAULTS

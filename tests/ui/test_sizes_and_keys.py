@@ -18,10 +18,10 @@ from textual.app import App
 from textual.events import Key, Resize
 from textual.geometry import Region, Size
 
+from gputop.history.gpu_history import History
 from gputop.monitor import Monitor
 from gputop.recording.reading import Recording
 from gputop.sampling.bus import Bus
-from gputop.sampling.history import History
 from gputop.sampling.player import Player
 from gputop.sampling.poller import Poller
 from gputop.sampling.shown_time import RecordedTime
@@ -29,7 +29,7 @@ from gputop.settings import DEFAULTS
 from gputop.sources.simulated import simulated_machine
 from gputop.ui.app import GputopApp
 from gputop.ui.kill.screen import KillScreen
-from gputop.ui.toolkit.typeahead import TypeaheadApp
+from gputop.ui.toolkit.textual_seams.typeahead import TypeaheadApp
 from gputop.ui.torch_viewers.screen import ViewerScreen
 from gputop.ui.torch_viewers.snapshot.screen import TorchSnapshotScreen
 from gputop.ui.torch_viewers.trace.screen import TorchTraceScreen

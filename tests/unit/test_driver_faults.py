@@ -21,6 +21,7 @@ from prometheus_client.registry import CollectorRegistry
 from gputop.alarms.conditions import parse
 from gputop.alarms.engine import Alarms, once
 from gputop.cli import run
+from gputop.history.journal import EventKind, Journal
 from gputop.leaks import text as leaks_text
 from gputop.leaks.finder import LeakFinder
 from gputop.leaks.proc_investigator import ProcInvestigator
@@ -31,7 +32,6 @@ from gputop.outputs.prometheus import SnapshotCollector, XidCounts
 from gputop.outputs.table import render
 from gputop.procfs.devices import NvidiaDevices
 from gputop.procfs.proc_host_reader import ProcHostReader
-from gputop.sampling.journal import EventKind, Journal
 from gputop.sampling.snapshot_builder import assemble
 from gputop.settings import DEFAULTS
 from gputop.sources.nvml import NvmlSource

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from gputop.history.journal import EventKind
 from gputop.leaks.report import LeakReport
 from gputop.model import LeakVerdict, ProcessKey, Snapshot, Verdict
-from gputop.sampling.journal import EventKind
 from gputop.sampling.messages import AlarmCleared, AlarmDetails, AlarmRaised
 from tests.ui.screens import monitor_of
 from tests.unit.ui.process_data import GIB, TAKEN_AT, gpu

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from gputop.history.gpu_history import History
 from gputop.model import Snapshot
-from gputop.sampling.history import History
 from gputop.sampling.snapshot_builder import SnapshotBuilder, assemble
 from gputop.sources.source import Source
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from gputop.commands.shared.machine import Machine
+from gputop.history.gpu_history import NoHistory
 from gputop.model import Snapshot
 from gputop.sampling.bus import Bus
-from gputop.sampling.history import NoHistory
 from gputop.sampling.messages import SnapshotTaken
 from gputop.sampling.poller import Poller
 

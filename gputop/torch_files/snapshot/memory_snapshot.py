@@ -22,9 +22,9 @@ from gputop.torch_files.columns import Column
 from gputop.torch_files.maxima import first, most
 from gputop.torch_files.safe_pickle import Progress, UnreadableFile, digest
 from gputop.torch_files.snapshot.frames import Frames
-from gputop.torch_files.snapshot.reader import ALLOCATED, INACTIVE, PENDING
+from gputop.torch_files.snapshot.parsing.reader import ALLOCATED, INACTIVE, PENDING
+from gputop.torch_files.snapshot.parsing.schema import HOST
 from gputop.torch_files.snapshot.replay import ACTIONS, ALLOC, FREE_COMPLETED, FREE_REQUESTED, OOM, held_at
-from gputop.torch_files.snapshot.schema import HOST
 
 __all__ = [
     "ACTIONS",
@@ -42,7 +42,7 @@ __all__ = [
     "open_snapshot",
 ]
 
-_DIGESTER: Final = "gputop.torch_files.snapshot.reader:write"
+_DIGESTER: Final = "gputop.torch_files.snapshot.parsing.reader:write"
 
 
 def open_snapshot(path: Path, progress: Progress | None = None) -> MemorySnapshot:

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from gputop.history.gpu_history import History
 from gputop.model import clean_text
-from gputop.sampling.history import History
 from gputop.ui.chart.picture import ChartPane, ChartStyle, Curve, Painter, PanePicture
 
 SHARE: Final = 0.025  # of a core, at most

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from gputop.history.journal import EventKind, JournalEvent
 from gputop.model import Severity
-from gputop.sampling.journal import EventKind, JournalEvent
 from gputop.ui.chart.picture import PanePicture
 from gputop.ui.toolkit.cells import Line
 

@@ -14,10 +14,10 @@ from textual.events import Blur, Click, Focus, Hide, Resize
 from textual.message import Message
 
 from gputop import units
+from gputop.history.gpu_history import History
+from gputop.history.journal import Journal
 from gputop.model import Gpu, Snapshot
 from gputop.model.chart_metrics import CHART_METRICS
-from gputop.sampling.history import History
-from gputop.sampling.journal import Journal
 from gputop.ui.chart.builder import ChartBuilder, ChartRequest, Picture
 from gputop.ui.chart.events import with_events
 from gputop.ui.chart.panes import PanePosition, arrange, side_by_side, top_line

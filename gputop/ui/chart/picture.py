@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gputop import units
+from gputop.history.gpu_history import GpuHistory, History
 from gputop.model.chart_metrics import CHART_METRICS
-from gputop.sampling.history import GpuHistory, History
 from gputop.ui.chart.curves import MIRRORED, Decimated, Raster
 from gputop.ui.chart.scale import Scale, TimeAxis, near_full, value_scale
 from gputop.ui.toolkit.cells import Line, Span

@@ -8,9 +8,9 @@ from textual import events
 from textual.binding import Binding
 from textual.message import Message
 
+from gputop.history.gpu_history import History
 from gputop.leaks.report import LeakReport
 from gputop.model import Gpu, GpuProcess, Snapshot
-from gputop.sampling.history import History
 from gputop.text import fit
 from gputop.ui.gpus.badges import Badge
 from gputop.ui.gpus.cards import card

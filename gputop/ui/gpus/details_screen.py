@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gputop import units
+from gputop.history.detail_history import DetailHistory
+from gputop.history.history_until import HistoryUntil
 from gputop.model import Gpu, Snapshot
 from gputop.monitor import Monitor
-from gputop.sampling.detail_history import DetailHistory
-from gputop.sampling.history_until import HistoryUntil
 from gputop.sampling.messages import LeaksReported, SnapshotTaken
 from gputop.text import wrap
 from gputop.ui.gpus.details_text import GpuText

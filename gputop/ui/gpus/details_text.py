@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Final
 
 from gputop import units
+from gputop.history.detail_history import DetailHistory
+from gputop.history.gpu_history import History
 from gputop.leaks.report import LeakReport
 from gputop.model import Gpu, GpuFacts, Severity, Snapshot, event_reasons
-from gputop.sampling.detail_history import DetailHistory
-from gputop.sampling.history import History
 from gputop.text import fit, wrap
 from gputop.ui.gpus.parts import tall_sparkline
 from gputop.ui.leaks.text import about_holders, about_unattributed

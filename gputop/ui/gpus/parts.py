@@ -8,9 +8,9 @@ from functools import lru_cache
 from typing import Final
 
 from gputop import units
+from gputop.history.gpu_history import GpuHistory, Trend
 from gputop.leaks.report import UnattributedMemory
 from gputop.model import Gpu, MigInstance, Severity
-from gputop.sampling.history import GpuHistory, Trend
 from gputop.text import fit, width
 from gputop.ui.gpus.badges import Badge
 from gputop.ui.gpus.remarks import (

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from gputop import units
+from gputop.history.gpu_history import Trend
 from gputop.leaks.report import UnattributedMemory
 from gputop.leaks.thresholds import UNATTRIBUTED_SHOWN_BYTES
 from gputop.model import Gpu, GpuProcess, Severity, memory_breakdown
-from gputop.sampling.history import Trend
 from gputop.settings import Settings, Thresholds
 from gputop.text import width
 from gputop.torch_monitor.process_memory import torch_memory

@@ -131,3 +131,23 @@ class TypedSignal:
             )
             lines.append(on(line, "cursor") if n == self._match else line)
         return lines + [()] * (rows - len(lines))
+
+
+def choice_lines(choices: list[SignalChoice], at: int, busy: bool, cells: int, view: View) -> list[Line]:
+    """The list, with the cursor at number *at*; while handles are opened (*busy*) signals are dim."""
+    lines: list[Line] = []
+    for n, choice in enumerate(choices):
+        here = n == at
+        waiting = choice.number is not None and busy
+        style = "dim" if waiting else "warning+b" if choice.number == signal.SIGKILL else "title+b"
+        quiet = "text" if here else "dim"
+        line: Line = (
+            (f" {view.glyphs.folded} " if here else "   ", "accent+b"),
+            (fit(choice.label, 11), style),
+            (fit("" if choice.number is None else str(choice.number), 4, right=True), quiet),
+            ("  ", "text"),
+            (fit(choice.meaning, max(0, cells - 23)), quiet),
+            (f" {choice.letter or ' '} ", "key"),
+        )
+        lines.append(on(line, "cursor") if here else line)
+    return lines

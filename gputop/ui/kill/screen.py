@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Final
 
 from textual import events
 
+from gputop.history.journal import EventKind
 from gputop.leaks.report import DeadPid
 from gputop.model import HostFacts, ProcessKey
 from gputop.monitor import Monitor
-from gputop.sampling.journal import EventKind
 from gputop.sampling.messages import LeaksReported, SnapshotTaken
 from gputop.signals.graceful_termination import GracefulTermination, with_related
 from gputop.signals.names import signal_name
@@ -20,14 +19,14 @@ from gputop.signals.scope import RelatedProcesses, SignalScope
 from gputop.signals.termination_state import ProcessTermination, TerminationState
 from gputop.signals.terminations import Terminations
 from gputop.text import fit, width
-from gputop.ui.kill.choices import SCOPES, SignalChoice, TypedSignal, choices
+from gputop.ui.kill.choices import SCOPES, SignalChoice, TypedSignal, choice_lines, choices
 from gputop.ui.kill.targets import KillRequest, with_holders
 from gputop.ui.kill.text import KillText
 from gputop.ui.monitor_screen import MonitorScreen
 from gputop.ui.toolkit.background import in_background
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.dialog import Dialog
-from gputop.ui.toolkit.frame import Hint, on
+from gputop.ui.toolkit.frame import Hint
 
 _TICK_SECONDS: Final = 0.1  # of the countdown, and between looks whether they have exited: nothing tells of that
 _LEAST_CELLS: Final = 50  # of the lines: who it is with the begin of the command, and a signal with what it does
@@ -395,19 +394,4 @@ class KillScreen(MonitorScreen, Dialog[None]):
     def _list(self, cells: int) -> list[Line]:
         choices = self.choices()
         self._at = min(self._at, len(choices) - 1)
-        lines: list[Line] = []
-        for n, choice in enumerate(choices):
-            here = n == self._at
-            waiting = choice.number is not None and self._busy
-            style = "dim" if waiting else "warning+b" if choice.number == signal.SIGKILL else "title+b"
-            number = str(choice.number) if choice.number is not None else ""
-            line: Line = (
-                (f" {self.view.glyphs.folded} " if here else "   ", "accent+b"),
-                (fit(choice.label, 11), style),
-                (fit(number, 4, right=True), "dim" if not here else "text"),
-                ("  ", "text"),
-                (fit(choice.meaning, max(0, cells - 23)), "dim" if not here else "text"),
-                (f" {choice.letter or ' '} ", "key"),
-            )
-            lines.append(on(line, "cursor") if here else line)
-        return lines
+        return choice_lines(choices, self._at, self._busy, cells, self.view)

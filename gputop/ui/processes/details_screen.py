@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from gputop import units
+from gputop.history.detail_history import DetailHistory
 from gputop.leaks.report import DeadPid
 from gputop.model import GpuProcess, HostFacts, ProcessKey, Snapshot
 from gputop.model.owner import Owner
 from gputop.monitor import Monitor
 from gputop.procfs.host_reader import ProcessDetails
-from gputop.sampling.detail_history import DetailHistory
 from gputop.sampling.messages import LeaksReported, SnapshotTaken
 from gputop.signals.protocol import Target
 from gputop.text import fit, wrap

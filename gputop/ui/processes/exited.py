@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from gputop import units
+from gputop.history.journal import ExitedProcess, Journal
 from gputop.model import Snapshot
-from gputop.sampling.journal import ExitedProcess, Journal
 from gputop.settings import Settings
 from gputop.ui.processes.annotations import ProcessAnnotation
 from gputop.ui.processes.listing.row import ProcessRow

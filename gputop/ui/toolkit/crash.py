@@ -10,8 +10,8 @@ from textual.events import Mount
 
 from gputop.crash import crash_message, exit_status
 from gputop.ui.toolkit.line_widget import redraw_all
-from gputop.ui.toolkit.terminal_driver import TerminalDriver
-from gputop.ui.toolkit.typeahead import ReturnT, TypeaheadApp
+from gputop.ui.toolkit.textual_seams.terminal_driver import TerminalDriver
+from gputop.ui.toolkit.textual_seams.typeahead import ReturnT, TypeaheadApp
 
 
 class ReportingApp(TypeaheadApp[ReturnT]):

@@ -11,9 +11,9 @@ from textual.screen import ModalScreen
 
 from gputop.text import wrap
 from gputop.ui.toolkit.cells import Line
-from gputop.ui.toolkit.exact_output import install
 from gputop.ui.toolkit.frame import Hint, framed, shown
 from gputop.ui.toolkit.line_widget import LineWidget
+from gputop.ui.toolkit.textual_seams.exact_output import install
 from gputop.ui.toolkit.view import View
 
 ResultT = TypeVar("ResultT")

@@ -12,9 +12,9 @@ from textual.screen import Screen
 from gputop.text import fit
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.dialog import is_choice
-from gputop.ui.toolkit.exact_output import install
 from gputop.ui.toolkit.frame import shown
 from gputop.ui.toolkit.line_widget import LineWidget
+from gputop.ui.toolkit.textual_seams.exact_output import install
 from gputop.ui.toolkit.view import View
 
 ResultT = TypeVar("ResultT")

@@ -17,7 +17,7 @@ from textual.widget import Widget
 from gputop.text import is_narrow, width
 from gputop.ui.toolkit.cells import Line, asciify
 from gputop.ui.toolkit.palette import Palette, blank_look
-from gputop.ui.toolkit.plain_strip import PlainStrip
+from gputop.ui.toolkit.textual_seams.plain_strip import PlainStrip
 
 _JOIN: Final = 12  # cells: a gap this small is cheaper to write than to skip
 _FAR: Final = 4096  # cells: the rest of the line

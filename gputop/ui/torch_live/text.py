@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from gputop import units
+from gputop.history.gpu_history import Buckets
 from gputop.model import Gpu, GpuProcess
-from gputop.sampling.history import Buckets
 from gputop.text import fit
 from gputop.torch_monitor.process_memory import TorchMemory, torch_memory
 from gputop.ui.gpus.parts import tall_sparkline

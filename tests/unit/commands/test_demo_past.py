@@ -9,8 +9,8 @@ import pytest
 
 from gputop.commands.shared import demo_past
 from gputop.commands.shared.demo_past import BEGINS_NOW, PAST_SECONDS, STEP_SECONDS, RewindableClock, remember
+from gputop.history.gpu_history import History
 from gputop.model import Snapshot
-from gputop.sampling.history import History
 from gputop.sources.simulated import SCENARIOS, simulated_machine
 
 

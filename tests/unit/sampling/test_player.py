@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from gputop.history.gpu_history import History
 from gputop.model import ProcessKey, Snapshot, replace
 from gputop.outputs import recorder as recorder_module
 from gputop.recording.reading import Recording
 from gputop.recording.when import parse_when
 from gputop.sampling import sampler
 from gputop.sampling.bus import Bus
-from gputop.sampling.history import History
 from gputop.sampling.player import SPEEDS, Player
 from tests.recorded import EPOCH, life, record
 

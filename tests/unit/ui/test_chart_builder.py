@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gputop.history.gpu_history import History
 from gputop.model import Gpu, Snapshot
 from gputop.model.chart_metrics import CHART_METRICS
-from gputop.sampling.history import History
 from gputop.ui.chart.builder import ChartBuilder, ChartRequest, Picture
 from gputop.ui.chart.curves import MIRRORED, Decimated, Raster
 from gputop.ui.chart.picture import ChartPane, ChartStyle, Curve, Painter, empty_axes

@@ -7,8 +7,8 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gputop.history.gpu_history import GpuHistory
 from gputop.model import Gpu, GpuFacts, GpuProcess, Host, MigInstance, Severity, Snapshot, Xid, clean_text, unattributed
-from gputop.sampling.history import GpuHistory
 from gputop.settings import Settings
 from gputop.text import fit, skip, width
 from gputop.ui.footer import footer_line

@@ -23,7 +23,8 @@ from gputop.model import clean_text
 from gputop.torch_files import columns
 from gputop.torch_files.maxima import levels
 from gputop.torch_files.safe_pickle import Progress
-from gputop.torch_files.snapshot.entry_values import (
+from gputop.torch_files.snapshot.frames import FrameCollector
+from gputop.torch_files.snapshot.parsing.entry_values import (
     ACTION,
     ADDRESS,
     CONTEXT,
@@ -39,9 +40,8 @@ from gputop.torch_files.snapshot.entry_values import (
     values,
     without_odd,
 )
-from gputop.torch_files.snapshot.frames import FrameCollector
+from gputop.torch_files.snapshot.parsing.schema import HOST, device_of, top_level
 from gputop.torch_files.snapshot.replay import ACTIONS, FREE_COMPLETED, OOM, OTHER, lifetimes, reserved_curve
-from gputop.torch_files.snapshot.schema import HOST, device_of, top_level
 
 INACTIVE, ALLOCATED, PENDING = range(3)
 _STATES: Final = {

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from gputop.history.journal import EventKind, Journal, JournalEvent
 from gputop.model import Gpu, GpuProcess, Severity, Snapshot, Xid, replace
-from gputop.sampling.journal import EventKind, Journal, JournalEvent
 from gputop.settings import DEFAULTS, Settings, Thresholds
 from tests.unit.ui.process_data import GIB, TAKEN_AT, facts, gpu, process
 

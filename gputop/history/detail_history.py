@@ -9,8 +9,8 @@ from array import array
 from collections.abc import Mapping
 from typing import Final
 
+from gputop.history.gpu_history import BUCKET_SECONDS, BUCKETS, NAN, Buckets
 from gputop.model import GpuProcess, RowKey, Snapshot
-from gputop.sampling.history import BUCKET_SECONDS, BUCKETS, NAN, Buckets
 from gputop.torch_monitor.process_memory import torch_memory
 
 MOST_PROCESSES: Final = 64  # that are followed: the largest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gputop.sampling.history import BUCKET_SECONDS, NAN, Buckets, GpuHistory, History, Trend
+from gputop.history.gpu_history import BUCKET_SECONDS, NAN, Buckets, GpuHistory, History, Trend
 
 
 class _BucketsUntil(Buckets):

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gputop.history.gpu_history import BUCKET_SECONDS, SAMPLES, Buckets, History, Series, trend
 from gputop.model import Gpu, Snapshot
-from gputop.sampling.history import BUCKET_SECONDS, SAMPLES, Buckets, History, Series, trend
 
 GIB = 1024**3
 
