@@ -161,6 +161,21 @@ async def test_a_source_that_never_answered_says_so_and_q_ends() -> None:
     assert app.return_code == 0
 
 
+async def test_the_past_waits_for_the_first_answer_and_is_asked_again_where_it_failed() -> None:
+    class Forgetful(Watched):
+        pasts = 0
+
+        def history(self, request: HistoryRequest) -> History:
+            self.pasts += 1
+            assert self.asked
+            return History(request, problem="busy") if self.pasts <= 4 else super().history(request)
+
+    source = Forgetful(3)
+    async with showing(source) as (app, _):
+        await until(lambda: source.pasts > 4, "a second try")
+        await until(lambda: "busy" not in text(app), "the past")
+
+
 async def test_what_an_engine_complains_of_stands_above_the_rows() -> None:
     source = Watched(3, lambda one: replace(one, problems=("401 Unauthorized: give a token", "more")))
     async with showing(source) as (app, _):

@@ -18,7 +18,9 @@ from gputop.ui.toolkit.view import View
 
 _WIDE: Final = 110  # cells from which on sizes stand beside shares
 _TWO_CELLS: Final = 150  # cells from which on a GPU takes two
+_POWER: Final = 72  # cells from which on power and temperature have a column
 _LEAST_NAME: Final = 8
+_GROUP_CELLS: Final = 3 + 8 + 5 * 7 + 6 + 10 + 16  # of all but the name
 _GPUS_MOST: Final = 16  # of a host that are drawn; more are counted
 
 
@@ -39,15 +41,15 @@ class HostColumns:
         wide = cells >= _WIDE
         model = max([6, *(width(_models(host, wide)) for host in hosts)])
         gpus = min(_GPUS_MOST, max([4, *(len(host.gpus) for host in hosts)]))
-        return cls(
-            cells, min(name, max(12, cells // 5)), min(model, 22 if wide else 10), gpus, 2 if cells >= _TWO_CELLS else 1
-        )
+        name = min(name, max(12, cells // (5 if cells >= _POWER else 3)))
+        return cls(cells, name, min(model, 22 if wide else 10), gpus, 2 if cells >= _TWO_CELLS else 1)
 
 
 def title_line(columns: HostColumns, view: View) -> Line:
     texts = [fit("HOST", columns.name), fit("GPUS", columns.model), " " * columns.gpus * columns.gpu_cells, "FREE"]
-    texts += [" UTIL", f"{'MEMORY':>13}" if columns.cells >= _WIDE else "  MEM", "  POWER"]
-    texts += ["  HOT"] if columns.cells >= 72 else []
+    texts += [" UTIL", f"{'MEMORY':>13}" if columns.cells >= _WIDE else "  MEM"]
+    texts += ["  POWER"] if columns.cells >= _POWER else []
+    texts += ["  HOT"] if columns.cells >= _POWER else []
     return ((fit(f"   {' '.join(texts)}  PROBLEM OR USER", columns.cells), "key+b@bar"),)
 
 
@@ -72,9 +74,9 @@ def host_line(host: FleetHost, columns: HostColumns, view: View, chosen: bool) -
         (f" {units.UNKNOWN if down else free:>4}", "good+b" if free and not down else "dim"),
         (f" {units.percent(busy):>5}", load_role(busy) if busy is not None else unknown),
         (f" {memory}", unknown),
-        (f" {kilowatts(host.power_watts):>7}", unknown),
     ]
-    if columns.cells >= 72:
+    if columns.cells >= _POWER:
+        spans.append((f" {kilowatts(host.power_watts):>7}", unknown))
         spans.append((f" {view.temperature(host.temperature_celsius):>5}", unknown))
     spans += [("  ", "text"), _note(host, wide)]
     line = clip(tuple(spans), columns.cells)
@@ -150,12 +152,16 @@ def _models(host: FleetHost, wide: bool) -> str:
 def group_title(by: str, name: int, cells: int) -> Line:
     heading = fit(by.upper(), name)
     figures = f"{'GPUS':>7} {'FREE':>6} {'BUSY':>6} {'IDLE':>6} {'BROKEN':>6} {'HOSTS':>6} {'UTIL':>5} {'POWER':>9}"
-    return ((fit(f"   {heading} {figures} {'MEMORY':>15}", cells), "key+b@bar"),)
+    line = f"   {heading} {figures}"
+    memory = f" {'MEMORY':>15}"
+    return ((fit(line + memory if width(line + memory) <= cells else line, cells), "key+b@bar"),)
 
 
 def group_line(group: FleetGroup, by: str, name: int, cells: int, view: View, chosen: bool) -> Line:
     totals = group.totals
-    memory = f"{view.memory(totals.memory_used_bytes)} / {view.memory(totals.memory_total_bytes)}"
+    memory = view.memory(totals.memory_used_bytes)
+    if totals.memory_total_bytes is not None:
+        memory += f" / {view.memory(totals.memory_total_bytes)}"
     busy = totals.utilization_percent
     line = clip(
         (
@@ -166,10 +172,10 @@ def group_line(group: FleetGroup, by: str, name: int, cells: int, view: View, ch
             (f" {totals.gpus_busy:>6,}", "l2" if totals.gpus_busy else "dim"),
             (f" {totals.gpus_idle_held:>6,}", "warning" if totals.gpus_idle_held else "dim"),
             (f" {totals.gpus_broken:>6,}", "critical+b" if totals.gpus_broken else "dim"),
-            (f" {totals.hosts:>6,}", "text"),
+            (f" {totals.hosts or units.UNKNOWN:>6}", "text"),  # an engine's groups may not tell
             (f" {units.percent(busy):>5}", load_role(busy)),
             (f" {kilowatts(totals.power_watts):>9}", "text"),
-            (f" {memory:>15}", "text"),
+            *(((f" {memory:>15}", "text"),) if cells >= name + _GROUP_CELLS else ()),
         ),
         cells,
     )

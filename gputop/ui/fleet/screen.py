@@ -89,7 +89,6 @@ class FleetScreen(FullScreen[None]):
         self._past_worker = NewestOnly(self, "gputop-fleet-past")
         self._room = max(1, self.app.size.height - 5)  # no more will be seen
         self._ask()
-        self._ask_past()
         self.set_interval(_TICK_SECONDS, self._tick)
 
     def on_unmount(self) -> None:
@@ -119,6 +118,7 @@ class FleetScreen(FullScreen[None]):
         self._follow(here, snapshot)
         if asked == self.asked:
             self._waiting_since = None
+        self._ask_past()
         if self._next is not None:
             self._next.stop()
         self._next = self.set_timer(self._source.refresh_seconds, self._ask)
@@ -136,6 +136,8 @@ class FleetScreen(FullScreen[None]):
             self.draw()
 
     def _ask_past(self) -> None:
+        if self.snapshot is None or self.snapshot.totals is None:
+            return  # before it was read once, a source may not know what to ask for
         now = time.time()
         shown = self._charts()
         wanted: list[str | None] = [None] if "fleet" in shown else []
@@ -152,7 +154,9 @@ class FleetScreen(FullScreen[None]):
     def _past_came(self, found: dict[str | None, Past]) -> None:
         now = time.time()
         self._past = {of: kept for of, kept in self._past.items() if of is None or now - kept[0] < 10 * _PAST_SECONDS}
-        self._past |= {of: (now, past) for of, past in found.items()}
+        for of, past in found.items():
+            failed = any(history.problem for history in past.values())
+            self._past[of] = (now - _PAST_SECONDS + self._source.refresh_seconds if failed else now), past
         self.draw()
 
     # what is shown
@@ -236,7 +240,7 @@ class FleetScreen(FullScreen[None]):
         places = range(self._first, min(self._total, self._first + self._room))
         if self.asked.group_by:
             name = max([8, *(width(group.label) for group in snapshot.groups)])
-            name = min(name, max(12, cells - 79))
+            name = min(name, max(12, cells - 59))
             by = self.asked.group_by
             if self._answers is None or self._answers.group_by != by:
                 return [rows.group_title(by, name, cells), ((" asking…", "dim"),)]
