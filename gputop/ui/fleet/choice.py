@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from textual import events
 
+from gputop.fleet.view import HostSort
 from gputop.text import fit
 from gputop.ui.toolkit.cells import Line
 from gputop.ui.toolkit.dialog import Dialog
@@ -15,6 +16,18 @@ from gputop.ui.toolkit.view import View
 
 Choice = tuple[str, str]
 """What it is called, and a word about it."""
+
+SORTS: Final = {
+    HostSort.NAME: "by name, digits as numbers",
+    HostSort.PROBLEM: "unreachable, broken, stale first",
+    HostSort.GPUS: "most GPUs first",
+    HostSort.FREE: "most free GPUs first",
+    HostSort.UTILIZATION: "busiest first",
+    HostSort.MEMORY: "most memory in use first",
+    HostSort.POWER: "most power first",
+    HostSort.TEMPERATURE: "hottest first",
+    HostSort.AGE: "oldest reading first",
+}
 
 
 class ChoiceDialog(Dialog[str]):

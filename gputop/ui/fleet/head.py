@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from typing import Final
 
 from gputop import units
 from gputop.fleet.model import FleetSnapshot, Totals
-from gputop.text import fit, width
+from gputop.text import fit, width, wrap
 from gputop.ui.gpus.parts import short_name
 from gputop.ui.toolkit.cells import Line, Span, line_width
 from gputop.ui.toolkit.frame import clip
 from gputop.ui.toolkit.glyphs import gauge
 from gputop.ui.toolkit.palette import load_role
 from gputop.ui.toolkit.view import View
+
+_LATE_SECONDS: Final = 2.0
 
 
 def kilowatts(watts: float | None) -> str:
@@ -36,6 +40,30 @@ def header_line(source: str, totals: Totals | None, age: str, late: bool, cells:
     right = (f" {age} ", "warning+b@bar" if late else "dim@bar")
     room = max(0, cells - line_width(tuple(left)) - width(right[0]))
     return clip((*left, (fit(dot.join(parts), room), "text@bar"), right), cells)
+
+
+def age_of(snapshot: FleetSnapshot | None, waited: float, patience: float) -> tuple[str, bool]:
+    """When the figures were read, and whether that is longer ago than *patience* in seconds or an answer is late."""
+    if snapshot is None or snapshot.totals is None:
+        return units.clock(time.time()), False
+    age = time.time() - snapshot.taken_at
+    asking = f"asking for {waited:.0f} s, " if waited >= _LATE_SECONDS else ""
+    if age > patience or asking:
+        return f"{asking}figures {units.rough_duration(max(0.0, age))} old", True
+    return units.clock(snapshot.taken_at), False
+
+
+def no_figures(source: str, snapshot: FleetSnapshot | None, waited: float, cells: int, view: View) -> list[Line]:
+    """Before anything was read: why, or how long it has been asked for."""
+    if snapshot is not None and snapshot.problems:
+        sign = f" {view.glyphs.warning} "
+        return [
+            ((sign if not n else "   ", "critical+b"), (part, "text"))
+            for problem in snapshot.problems
+            for n, part in enumerate(wrap(problem, cells - 4))
+        ]
+    seconds = f" {waited:.0f} s" if waited >= 1 else ""
+    return [(), ((fit(f" asking {source}…{seconds}", cells), "dim"),)]
 
 
 def sum_lines(totals: Totals, cells: int, view: View) -> list[Line]:

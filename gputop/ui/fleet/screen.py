@@ -10,15 +10,14 @@ from typing import ClassVar, Final
 from textual import events
 from textual.timer import Timer
 
-from gputop import units
 from gputop.fleet.filter import FleetFilter
 from gputop.fleet.model import FleetHost, FleetSnapshot
 from gputop.fleet.source import FleetSource
 from gputop.fleet.totals import GROUPS
 from gputop.fleet.view import FleetView, HostSort
-from gputop.text import fit, width, wrap
+from gputop.text import fit, width
 from gputop.ui.fleet import head, rows
-from gputop.ui.fleet.choice import ChoiceDialog
+from gputop.ui.fleet.choice import SORTS, ChoiceDialog
 from gputop.ui.fleet.help_screen import FleetHelp
 from gputop.ui.fleet.host_screen import HostScreen
 from gputop.ui.fleet.keys import ACTIONS, KEYS
@@ -36,17 +35,6 @@ _LATE_REFRESHES: Final = 2.5  # as often without an answer, and it is said
 _REST_SECONDS: Final = 0.4  # the cursor stands, before the past of its host is asked for
 _PAST_SECONDS: Final = 30.0  # how often the past is asked for again
 _CHARTS: Final = ("fleet", "host", "both", "none")
-_SORTS: Final = {
-    HostSort.NAME: "by name, digits as numbers",
-    HostSort.PROBLEM: "unreachable, broken, stale first",
-    HostSort.GPUS: "most GPUs first",
-    HostSort.FREE: "most free GPUs first",
-    HostSort.UTILIZATION: "busiest first",
-    HostSort.MEMORY: "most memory in use first",
-    HostSort.POWER: "most power first",
-    HostSort.TEMPERATURE: "hottest first",
-    HostSort.AGE: "oldest reading first",
-}
 
 
 class FleetScreen(FullScreen[None]):
@@ -61,11 +49,9 @@ class FleetScreen(FullScreen[None]):
         self.snapshot: FleetSnapshot | None = None
         self._answers: FleetView | None = None  # the view that the snapshot is of
         self._hosts: dict[int, FleetHost] = {}  # rows that were read, by their place; of that view
-        self._groups: list[int] = []  # places of groups that are shown
         self.cursor = 0
         self._first = 0
         self._room = 1  # rows of the list
-        self._top = 0  # the line of its first row
         self._name_cells = 8  # names seen so far
         self._waiting_since: float | None = None
         self._prompt: Entry | None = None
@@ -182,9 +168,10 @@ class FleetScreen(FullScreen[None]):
         snapshot = self.snapshot
         totals = snapshot.totals if snapshot is not None else None
         name = snapshot.source if snapshot is not None else self._source.name
-        lines: list[Line] = [head.header_line(name, totals, *self._age(), cells, self.view)]
+        age = head.age_of(snapshot, self._waited, _LATE_REFRESHES * self._source.refresh_seconds)
+        lines: list[Line] = [head.header_line(name, totals, *age, cells, self.view)]
         if snapshot is None or totals is None:
-            lines += self._nothing_yet(cells)
+            lines += head.no_figures(name, snapshot, self._waited, cells, self.view)
             lines += [()] * (rows_ - 1 - len(lines))
             return [*lines[: rows_ - 1], self._bottom(cells)]
         lines += head.sum_lines(totals, cells, self.view)
@@ -202,28 +189,10 @@ class FleetScreen(FullScreen[None]):
             self._ask()
         return [*lines[: rows_ - 1], self._bottom(cells)]
 
-    def _age(self) -> tuple[str, bool]:
-        snapshot, since = self.snapshot, self._waiting_since
-        waited = 0.0 if since is None else time.monotonic() - since
-        if snapshot is None or snapshot.totals is None:
-            return units.clock(time.time()), False
-        age = time.time() - snapshot.taken_at
-        patience = _LATE_REFRESHES * self._source.refresh_seconds
-        asking = f"asking for {waited:.0f} s, " if waited >= 2 else ""
-        if age > patience or asking:
-            return f"{asking}figures {units.rough_duration(max(0.0, age))} old", True
-        return units.clock(snapshot.taken_at), False
-
-    def _nothing_yet(self, cells: int) -> list[Line]:
-        if self.snapshot is not None and self.snapshot.problems:
-            sign = f" {self.view.glyphs.warning} "
-            return [
-                ((sign if not n else "   ", "critical+b"), (part, "text"))
-                for problem in self.snapshot.problems
-                for n, part in enumerate(wrap(problem, cells - 4))
-            ]
-        waited = "" if self._waiting_since is None else f" {time.monotonic() - self._waiting_since:.0f} s"
-        return [(), ((fit(f" asking {self._source.name}…{waited}", cells), "dim"),)]
+    @property
+    def _waited(self) -> float:
+        """Seconds without the answer to what is asked."""
+        return 0.0 if self._waiting_since is None else time.monotonic() - self._waiting_since
 
     def _chart_lines(self, of: str, cells: int, height: int) -> list[Line]:
         here = self.host_at_cursor
@@ -316,7 +285,7 @@ class FleetScreen(FullScreen[None]):
             case "filter":
                 self._prompt = Entry(self.asked.filter.text)
             case "sort":
-                choices = [(sort.value, about) for sort, about in _SORTS.items()]
+                choices = [(sort.value, about) for sort, about in SORTS.items()]
                 self.app.push_screen(ChoiceDialog("Sort by", choices, self.asked.sort.value, self.view), self._sort)
             case "group":
                 choices = [("", "a line for each host"), *((name, "") for name in self._group_names())]
