@@ -27,7 +27,7 @@ def _colours(terminal: Terminal) -> set[str]:
 
 
 def _through_the_screens(terminal: Terminal) -> None:
-    for key, shows in (("F2", "Every"), ("F9", "Cancel"), ("F1", "Keys"), ("enter", "GPU memory"), ("F6", "Sort by"),
+    for key, shows in (("F2", "Every"), ("F9", "Cancel"), ("F1", "Every day"), ("enter", "GPU memory"), ("F6", "Sort by"),
                        ("/", "Filter:"), ("ctrl+p", "Search for")):  # fmt: skip
         terminal.press(key)
         terminal.wait_for(shows)

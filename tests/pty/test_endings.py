@@ -178,7 +178,7 @@ def test_ctrl_z_gives_the_shell_back_and_fg_the_screen(home: Path) -> None:
         for opened in ("", "F2"):  # from another screen as well
             if opened:
                 terminal.press(opened)
-                terminal.wait_for("Settings")
+                terminal.wait_for("Refresh ─")
             mark = terminal.mark()
             terminal.press("ctrl+z")
             terminal.wait_for("Stopped")

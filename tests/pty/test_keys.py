@@ -33,7 +33,7 @@ def test_every_screen_opens_with_its_key_and_its_twin_and_closes_again(gputop: S
     terminal = gputop("--demo", rows=TALL)
     for keys, shows in (
         (("F1", "?"), "Every day ─"),
-        (("F2", "s"), "Settings"),
+        (("F2", "s"), "Refresh ─"),
         (("F3", "F4", "/"), "Filter:"),
         (("F6", "o"), "Sort by"),
         (("F9", "k"), "Send a signal"),
@@ -43,7 +43,7 @@ def test_every_screen_opens_with_its_key_and_its_twin_and_closes_again(gputop: S
         for key in keys:
             with _opened(terminal, key, shows):
                 pass
-    for key, shows in (("F1", "Every day ─"), ("F2", "Settings"), ("F6", "Sort by"), ("F9", "Send a signal")):
+    for key, shows in (("F1", "Every day ─"), ("F2", "Refresh ─"), ("F6", "Sort by"), ("F9", "Send a signal")):
         for close in ("q", "F10"):  # leaves the screen, not the program
             with _opened(terminal, key, shows, close):
                 pass
@@ -307,11 +307,11 @@ def test_torn_escape_sequences_change_nothing(gputop: Start, settings_file: Path
 def test_a_slow_link_within_a_sequence_is_no_tear(gputop: Start) -> None:
     terminal = gputop("--demo", env={"ESCDELAY": "2000"})
     terminal.send_torn(b"\x1b", b"O", b"Q", gap=0.03)
-    terminal.wait_for("Settings")
+    terminal.wait_for("Refresh ─")
 
 
 @pytest.mark.parametrize(
-    ("key", "shows"), [("F2", "Settings"), ("F6", "Sort by"), ("F1", "Every day ─"), ("F9", "Send a signal")]
+    ("key", "shows"), [("F2", "Refresh ─"), ("F6", "Sort by"), ("F1", "Every day ─"), ("F9", "Send a signal")]
 )
 def test_a_torn_sequence_over_a_screen_closes_it_at_most(
     gputop: Start, settings_file: Path, key: str, shows: str

@@ -33,7 +33,7 @@ def test_the_window_takes_any_size_while_it_runs(gputop: Start, demo: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("key", "shows"), [("F2", "Settings"), ("F9", "Send a signal"), ("F1", "Every day ─"), ("/", "Filter:")]
+    ("key", "shows"), [("F2", "Refresh ─"), ("F9", "Send a signal"), ("F1", "Every day ─"), ("/", "Filter:")]
 )
 def test_other_screens_take_any_size_too(gputop: Start, key: str, shows: str) -> None:
     terminal = gputop("--demo")

@@ -166,7 +166,7 @@ def test_a_broken_settings_file_is_told_on_the_screen(
     terminal = gputop("--demo", settings=content)
     terminal.wait_for(words)
     terminal.press("F2")
-    terminal.wait_for("Settings")
+    terminal.wait_for("Refresh ─")
     terminal.press("end")
     terminal.wait_for(words.split(":")[0])
     terminal.press("esc", "q")

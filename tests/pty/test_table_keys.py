@@ -185,9 +185,9 @@ def test_the_wheel_scrolls_and_a_click_on_the_footer_is_its_key(gputop: Start) -
     terminal.wheel(40, row, down=False)
     terminal.wait_for(lambda: _pids(terminal)[0] == top[0])
     terminal.click(terminal.lines()[-1].index("Settings"), 29)
-    terminal.wait_for("Settings")
+    terminal.wait_for("Refresh ─")
     terminal.press("esc")
-    terminal.wait_gone("Settings")
+    terminal.wait_gone("Refresh ─")
     terminal.click(terminal.lines()[-1].index("Quit"), 29)
     assert terminal.wait_end() == 0
 
