@@ -64,7 +64,13 @@ def test_keys_resizing_and_the_end_in_tmux(tmux: Tmux) -> None:
     tmux.press(f"PS1='ready> '; {shlex.join(GPUTOP)} --demo", "Enter")
     tmux.wait_for("Quit")
     assert tmux.run("display-message", "-p", "#{alternate_on}").strip() == "1"
-    for key, shows in (("F1", "Every day"), ("F2", "Refresh ─"), ("F3", "Filter:"), ("F6", "Sort by"), ("F9", "Cancel")):
+    for key, shows in (
+        ("F1", "Every day"),
+        ("F2", "Refresh ─"),
+        ("F3", "Filter:"),
+        ("F6", "Sort by"),
+        ("F9", "Cancel"),
+    ):
         tmux.press(key)
         tmux.wait_for(shows)
         tmux.press("Escape")
