@@ -27,8 +27,8 @@ def _colours(terminal: Terminal) -> set[str]:
 
 
 def _through_the_screens(terminal: Terminal) -> None:
-    for key, shows in (("F2", "Every"), ("F9", "Cancel"), ("F1", "Every day"), ("enter", "GPU memory"), ("F6", "Sort by"),
-                       ("/", "Filter:"), ("ctrl+p", "Search for")):  # fmt: skip
+    screens = {"F2": "Every", "F9": "Cancel", "F1": "Every day", "enter": "GPU memory", "F6": "Sort by"}
+    for key, shows in (*screens.items(), ("/", "Filter:"), ("ctrl+p", "Search for")):
         terminal.press(key)
         terminal.wait_for(shows)
         if key == "F2":
