@@ -56,6 +56,7 @@ class TerminalDriver(linux_driver.LinuxDriver):
     """Goes on whatever the terminal sends, and knows its size."""
 
     def __init__(self, *arguments: Any, size: tuple[int, int] | None = None, **options: Any) -> None:
+        self._taking_back = False
         super().__init__(*arguments, size=size or terminal_size(), **options)
         self._file = WaitingOutput(sys.__stderr__, self._end_with)  # type: ignore[assignment, arg-type]
 
@@ -119,7 +120,8 @@ class TerminalDriver(linux_driver.LinuxDriver):
     # ---------------------------------------------------------------- stopped and continued
 
     def _sigcont_application(self, *_: object) -> None:
-        if self._must_signal_resume or self._key_thread is None:  # the terminal was left in good order, or not begun
+        left_in_order = self._must_signal_resume or self._key_thread is None  # or not begun with
+        if left_in_order and not self._taking_back:  # else it would be begun with twice
             super()._sigcont_application()
         elif self._auto_restart:
             self._loop.call_soon_threadsafe(self._take_terminal_back)  # here, a lock of the output may be held
@@ -129,9 +131,13 @@ class TerminalDriver(linux_driver.LinuxDriver):
         if not self._in_foreground():
             os.kill(os.getpid(), signal.SIGSTOP)  # continued by `bg`; `fg` sends another SIGCONT
             return
-        self.suspend_application_mode()
-        self._must_signal_resume = True
-        self.resume_application_mode()
+        self._taking_back = True
+        try:
+            self.suspend_application_mode()
+            self._must_signal_resume = True
+            self.resume_application_mode()
+        finally:
+            self._taking_back = False
 
     def _in_foreground(self) -> bool:
         try:
