@@ -274,6 +274,7 @@ def test_bg_leaves_the_terminal_to_the_shell(shell: Terminal, tmp_path: Path) ->
     shell.wait_for("so2far")
     shell.type("fg\n")
     shell.wait_for(lambda: on_screen(shell))
+    time.sleep(0.5)  # what is typed while it takes the terminal back is lost
     assert_answers(shell)
     assert_left_in_order(shell, tmp_path)
 
@@ -285,6 +286,7 @@ def test_started_in_the_background_it_waits_for_fg(shell: Terminal, tmp_path: Pa
     shell.wait_for(lambda: status.read_text().rpartition(") ")[2][0] == "T")
     shell.type("fg\n")
     shell.wait_for(lambda: on_screen(shell))
+    time.sleep(0.5)  # what is typed while it takes the terminal back is lost
     assert_answers(shell)
     assert_left_in_order(shell, tmp_path)
 
