@@ -384,6 +384,17 @@ async def test_tagged_processes_that_a_filter_hides_are_named_and_left_out() -> 
         assert [target.key.pid for target in found.hidden] == [1]
 
 
+async def test_space_on_a_dead_row_tags_nothing_though_it_does_in_leaks() -> None:
+    async with bed() as b:
+        dead = process(50211, gib=38, host=None, exists=False)
+        await b.show(dead, process(2, gib=1))
+        await b.press("space")
+        assert b.screen[1].startswith("*† 0 ") and b.table.tagged == 1
+        assert [target.key.pid for target, _ in b.table.targets().refused] == [50211]  # F9: those who keep its memory
+        await b.show(process(50211, gib=38), process(2, gib=1), at=1)  # the pid is somebody else's now
+        assert b.table.tagged == 0 and not any(line.startswith("*") for line in b.screen)
+
+
 async def test_a_reused_pid_is_not_tagged() -> None:
     async with bed() as b:
         await b.show(process(1), process(2))

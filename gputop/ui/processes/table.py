@@ -232,9 +232,11 @@ class ProcessTable(LineWidget):
             return
         if row.is_launcher:
             self._tags.toggle_all(self._listing.shown[pid] for pid in row.pids)
-        elif row.gone or not self._tags.toggle(row):
-            text = f"{row.process.pid} {'has exited' if row.gone else 'is dead'}: it cannot be tagged"
+        elif row.gone:
+            text = f"{row.process.pid} has exited: it cannot be tagged"
             self.notify(text, severity="warning", timeout=3, markup=False)
+        else:
+            self._tags.toggle(row)
         rows = self._listing.rows
         others = (n for n in range(self._cursor.at + 1, len(rows)) if rows[n].process.pid not in row.pids)
         self._move(next(others, self._cursor.at), redraw=True)

@@ -12,10 +12,12 @@ from gputop.ui.processes.listing.rows import TableRows
 
 
 class Tags:
-    """Tags stick to (pid, start time). One that was set before the start time was known takes it when it is."""
+    """Tags stick to (pid, start time). One that was set before the start time was known takes it when it is. That of a
+    dead pid, which F9 takes for those who keep its memory, ends when the pid is not listed any more, or lives again."""
 
     def __init__(self) -> None:
         self._start_ticks: dict[int, int | None] = {}
+        self._dead: set[int] = set()  # of these: dead pids of which the host never said when they started
 
     def __bool__(self) -> bool:
         return bool(self._start_ticks)
@@ -30,17 +32,16 @@ class Tags:
         mine = self._start_ticks[pid]
         return mine is None or row.facts is None or row.facts.key.start_ticks == mine
 
-    def toggle(self, row: ProcessRow) -> bool:
-        """Tag or untag the process of *row*. False where it cannot be told from a later bearer of its pid: it is dead,
-        and the host never said when it started."""
+    def toggle(self, row: ProcessRow) -> None:
+        """Tag or untag the process of *row*."""
         pid = row.process.pid
+        self._dead.discard(pid)
         if self.holds(row):
             del self._start_ticks[pid]
-        elif row.dead and row.facts is None:
-            return False
         else:
             self._start_ticks[pid] = row.process_key.start_ticks
-        return True
+            if row.dead and row.facts is None:
+                self._dead.add(pid)
 
     def toggle_all(self, rows: Iterable[ProcessRow]) -> None:
         """Tag those of *rows* that are not, or untag them all where all are."""
@@ -51,13 +52,19 @@ class Tags:
 
     def clear(self) -> None:
         self._start_ticks.clear()
+        self._dead.clear()
 
     def update(self, listing: TableRows) -> None:
         """Drop the tags of processes whose pid is another's by now, or may be; take start times that were read."""
         alive = {process.pid for process in listing.processes if process.exists is not False}
+        still_dead = {process.pid for process in listing.processes if process.exists is False}
         for pid, mine in list(self._start_ticks.items()):
             facts = listing.known.get(pid)
-            if mine is None and pid not in alive:
+            if pid in self._dead:
+                if pid not in still_dead or pid in alive:
+                    del self._start_ticks[pid]
+                    self._dead.discard(pid)
+            elif mine is None and pid not in alive:
                 del self._start_ticks[pid]
             elif facts is not None and mine is None:
                 self._start_ticks[pid] = facts.key.start_ticks

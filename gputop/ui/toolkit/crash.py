@@ -11,10 +11,11 @@ from textual.events import Mount
 from gputop.crash import crash_message, exit_status
 from gputop.ui.toolkit.line_widget import redraw_all
 from gputop.ui.toolkit.textual_seams.terminal_driver import TerminalDriver
-from gputop.ui.toolkit.textual_seams.typeahead import ReturnT, TypeaheadApp
+from gputop.ui.toolkit.textual_seams.toasts import TidyToastApp
+from gputop.ui.toolkit.textual_seams.typeahead import ReturnT
 
 
-class ReportingApp(TypeaheadApp[ReturnT]):
+class ReportingApp(TidyToastApp[ReturnT]):
     """Ends on an unhandled exception with one sentence, and the traceback in ``crash.log``."""
 
     CALLED: ClassVar[str] = "dashboard"  # in that sentence
