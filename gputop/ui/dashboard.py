@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.screen import Screen
 
 from gputop import units
 from gputop.history.journal import EventKind
@@ -31,6 +30,7 @@ from gputop.ui.processes.annotations import ProcessAnnotations
 from gputop.ui.processes.exited import ExitedLines
 from gputop.ui.processes.mark import Mark
 from gputop.ui.processes.table import ProcessTable
+from gputop.ui.toolkit.kept_focus import KeptFocusScreen
 from gputop.ui.toolkit.line_widget import LineWidget, redraw_all
 from gputop.ui.toolkit.textual_seams import exact_output
 from gputop.ui.upper_half import UpperHalf
@@ -44,7 +44,7 @@ FIRST_PAINT_SECONDS: Final = 0.01  # Textual paints the whole screen for each st
 THE_PAST: Final = "You are looking back: press End for the current processes."
 
 
-class Dashboard(MonitorScreen, Screen[None]):
+class Dashboard(MonitorScreen, KeptFocusScreen):
     """Draws the moment that ``monitor.shown_time`` is at, and does what the keys ask for."""
 
     BINDINGS: ClassVar[list[Binding]] = [  # type: ignore[assignment]
@@ -181,6 +181,7 @@ class Dashboard(MonitorScreen, Screen[None]):
             if shown:
                 board.styles.height = board.lines_given = max(1, lines)
         self.footer.update()
+        self.call_after_refresh(self.keep_focus, self.table, self.gpus)
         return arrangement
 
     # -- keys
