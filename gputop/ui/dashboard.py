@@ -174,6 +174,8 @@ class Dashboard(MonitorScreen, KeptFocusScreen):
             (self.table, arrangement.table),
             *((self.footer, 1), (self.notice, 0)),
         ]
+        if small:
+            self.hold_focus()
         self.upper.place(arrangement, not small, self.rearrange)
         for board, lines in heights:
             shown = (board is self.notice) if small else lines > 0
@@ -181,7 +183,8 @@ class Dashboard(MonitorScreen, KeptFocusScreen):
             if shown:
                 board.styles.height = board.lines_given = max(1, lines)
         self.footer.update()
-        self.call_after_refresh(self.keep_focus, self.table, self.gpus)
+        if not small:
+            self.call_after_refresh(self.keep_focus, self.table, self.gpus)
         return arrangement
 
     # -- keys
