@@ -412,7 +412,8 @@ def test_the_cursor_does_not_return_to_a_pid_that_could_be_anothers() -> None:
 def test_a_tag_takes_the_start_time_when_it_is_read() -> None:
     tags = Tags()
     unread = listing(snapshot(process(1, host=None)))
-    assert tags.toggle(unread.rows[0])
+    tags.toggle(unread.rows[0])
+    assert tags.holds(unread.rows[0])
     tags.update(listing(snapshot(process(1, start_ticks=5))))
     assert list(tags) == [ProcessKey(1, 5)]
     other = listing(snapshot(process(1, start_ticks=6)))
