@@ -84,7 +84,7 @@ def skip(text: str, cells: int) -> str:
         if taken >= cells:
             return " " * (taken - cells) + text[position:]
         taken += _cell(character)
-    return ""
+    return " " * max(0, taken - cells)
 
 
 def cut(text: str, cells: int) -> str:

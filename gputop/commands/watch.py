@@ -111,11 +111,11 @@ class Actions:
         from gputop.alarms.webhook import check_url
 
         self.run, self.run_cleared = run, run_cleared
-        if log:
-            from gputop.commands.shared.output_file import is_text, must_not_replace_others
-
-            must_not_replace_others(Path(log).expanduser(), is_text, "text")
         try:
+            if log:
+                from gputop.commands.shared.output_file import is_text, must_not_replace_others
+
+                must_not_replace_others(Path(log).expanduser(), is_text, "text")
             self.webhook = check_url(webhook) if webhook else ""
             self.log = EventLog(Path(log).expanduser()) if log else None
         except OSError as error:

@@ -323,6 +323,7 @@ async def test_real_process_ends_and_is_said_to_have_ended() -> None:
 
         async with showing(lambda: machine.screen(signals=signals)) as (app, pilot):
             await ready(app.over)
+            threading.Thread(target=running.wait, daemon=True).start()  # its parent reaps it: a zombie has not ended
             await pilot.press("t", "enter")
             await until(lambda: "after SIGTERM; waiting for its 5.0G" in app.text(), "the end")
             machine.processes.clear()
